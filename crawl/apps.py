@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class CrawlConfig(AppConfig):
+    name = "crawl"
+    verbose_name = "Crawls"

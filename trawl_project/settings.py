@@ -1,0 +1,149 @@
+"""All settings, read from the environment; every default is safe and needs no service.
+
+The table of variables with their meaning stands in docs/settings.md.
+"""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from trawl_project.sqlite import SQLITE_OPTIONS
+
+env = environ.Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(env.str("TRAWL_DATA", default="data")).expanduser().resolve()
+
+
+def _secret_key() -> str:
+    """The key in the environment, else the one kept 0600 in the data directory, made on first start."""
+    given = env.str("TRAWL_SECRET_KEY", default="")
+    if given:
+        return given
+    path = DATA_DIR / "secret_key"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        pass
+    key = secrets.token_urlsafe(50)
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:  # another process of the same first start was quicker
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key + "\n")
+    return key
+
+
+try:
+    SECRET_KEY = _secret_key()
+except OSError as error:
+    sys.exit(
+        f"trawl: cannot use the data directory {DATA_DIR}: {error.strerror}; name another with TRAWL_DATA"
+    )
+
+DEBUG = env.bool("TRAWL_DEBUG", default=False)
+ALLOWED_HOSTS = env.list("TRAWL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("TRAWL_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_celery_beat",
+    "frontier",
+    "crawl",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "trawl_project.urls"
+WSGI_APPLICATION = "trawl_project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# --- databases ---------------------------------------------------------------------------------
+
+
+def _sqlite(path: str | Path) -> dict[str, Any]:
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": dict(SQLITE_OPTIONS)}
+
+
+def _databases() -> dict[str, Any]:
+    default = env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'trawl.sqlite3'}")
+    if default["ENGINE"] == "django.db.backends.sqlite3":
+        name = Path(default["NAME"])
+        # The inbox is a file of its own, so that a merge never keeps a worker from writing down links.
+        return {"default": _sqlite(name), "inbox": _sqlite(name.with_name(name.stem + "-inbox.sqlite3"))}
+    default.setdefault("OPTIONS", {})["pool"] = {"min_size": 0, "max_size": 16}
+    return {"default": default}
+
+
+DATABASES = _databases()
+DATABASE_ROUTERS = ["frontier.router.InboxRouter"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- queue ---------------------------------------------------------------------------------------
+
+BROKER_URL = env.str("BROKER_URL", default="memory://")
+# Seconds a host stays with the worker that claimed it without a sign of life from that worker.
+LEASE_SECONDS = env.int("TRAWL_LEASE_SECONDS", default=60)
+# Fetch queues that hosts are spread over; one host always goes to the same queue.
+FETCH_QUEUES = env.int("TRAWL_FETCH_QUEUES", default=1)
+# Host visits that one worker process holds at once.
+VISITS_PER_WORKER = env.int("TRAWL_VISITS_PER_WORKER", default=1000)
+
+# --- fetching --------------------------------------------------------------------------------------
+
+CONTACT = env.str("TRAWL_CONTACT", default="")
+RESOLVE = env.list("TRAWL_RESOLVE", default=[])
+ALLOW_NETWORKS = env.list("TRAWL_ALLOW_NETWORKS", default=[])
+PROXY = env.str("TRAWL_PROXY", default="")
+
+# --- web ---------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.str("TRAWL_LOG_LEVEL", default="WARNING")},
+}

@@ -1,0 +1,22 @@
+"""How trawl opens SQLite: the options that keep a crawl fast and every commit on disk."""
+
+# secure_delete: Debian's SQLite zeroes deleted pages, which doubles what a crawl writes.
+# synchronous=FULL: the inbox and the main file are two files, and only with FULL does the order of
+#   their commits survive a power cut (a merge must not delete inbox rows whose queue rows then vanish).
+#   Commits are batched, so the price is a few fsyncs a second.
+# cache_size is in KiB when negative; the 2 MB default thrashes once the tables outgrow it.
+# wal_autocheckpoint is in pages of 4 KiB; the default of 1000 checkpoints inside every merge.
+PRAGMAS = """
+PRAGMA journal_mode=WAL;
+PRAGMA synchronous=FULL;
+PRAGMA secure_delete=0;
+PRAGMA cache_size=-65536;
+PRAGMA temp_store=MEMORY;
+PRAGMA wal_autocheckpoint=8000;
+"""
+
+SQLITE_OPTIONS = {
+    "init_command": PRAGMAS,
+    "transaction_mode": "IMMEDIATE",  # a deferred transaction that turns to writing gets "database is locked"
+    "timeout": 60,  # seconds to wait for the write lock
+}
