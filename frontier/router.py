@@ -18,9 +18,7 @@ class InboxRouter:
 
     db_for_write = db_for_read
 
-    def allow_migrate(
-        self, db: str, app_label: str, model_name: str | None = None, **hints: Any
-    ) -> bool | None:
+    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool | None:
         if "inbox" not in settings.DATABASES:
             return None
         is_inbox = app_label == "frontier" and model_name == "inbox"

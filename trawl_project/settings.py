@@ -43,9 +43,7 @@ def _secret_key() -> str:
 try:
     SECRET_KEY = _secret_key()
 except OSError as error:
-    sys.exit(
-        f"trawl: cannot use the data directory {DATA_DIR}: {error.strerror}; name another with TRAWL_DATA"
-    )
+    sys.exit(f"trawl: cannot use the data directory {DATA_DIR}: {error.strerror}; name another with TRAWL_DATA")
 
 DEBUG = env.bool("TRAWL_DEBUG", default=False)
 ALLOWED_HOSTS = env.list("TRAWL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
@@ -122,6 +120,9 @@ FETCH_QUEUES = env.int("TRAWL_FETCH_QUEUES", default=1)
 VISITS_PER_WORKER = env.int("TRAWL_VISITS_PER_WORKER", default=1000)
 
 # --- fetching --------------------------------------------------------------------------------------
+
+# The seen index asks it which URLs were visited, see frontier/rebuild.py.
+FRONTIER_HISTORY = "crawl.pages.KnownHistory"
 
 CONTACT = env.str("TRAWL_CONTACT", default="")
 RESOLVE = env.list("TRAWL_RESOLVE", default=[])

@@ -1,0 +1,17 @@
+"""The tables of the crawl."""
+
+from crawl.models.campaign import Campaign, Run, ScopeRule, Seed, Tally, Worker
+from crawl.models.page import Fetch, Page, RobotsFile, WarcFile
+
+__all__ = [
+    "Campaign",
+    "Fetch",
+    "Page",
+    "RobotsFile",
+    "Run",
+    "ScopeRule",
+    "Seed",
+    "Tally",
+    "WarcFile",
+    "Worker",
+]

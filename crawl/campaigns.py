@@ -1,0 +1,189 @@
+"""What can be done with a campaign. Every act, from a command or the web, goes through here."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from crawl.discover import SEED_LEVEL
+from crawl.models import Campaign, Page, Run, Seed
+from frontier import merge as merging
+from frontier.admission import Link, admit, waiting
+from frontier.claim import wake
+from frontier.fill import refill
+from frontier.models import Host, Queue
+from frontier.politeness import now_ms
+from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
+
+# Pages fed back into their queues in one go.
+FEED = 5_000
+RETRY_LEVEL = 3
+
+
+class CampaignError(Exception):
+    """An act that cannot be done; the message says why and what can be done instead."""
+
+
+def rules_of(campaign: Campaign) -> Rules:
+    """The campaign's site rules."""
+    return Rules.from_dict(campaign.url_rules) if campaign.url_rules else NO_RULES
+
+
+def add_seeds(campaign: Campaign, urls: Iterable[str]) -> int:
+    """Adds seeds that are not there yet; returns how many. Raises CampaignError for one that is no URL."""
+    rows = []
+    for text in urls:
+        try:
+            rows.append(Seed(campaign=campaign, url=canonicalise(text, rules=rules_of(campaign)).fetch))
+        except InvalidURL as error:
+            raise CampaignError(f"'{text}' cannot be a seed: {error}") from None
+    before = campaign.seeds.count()
+    Seed.objects.bulk_create(rows, ignore_conflicts=True)
+    return campaign.seeds.count() - before
+
+
+def start(campaign: Campaign) -> Run:
+    """Starts the campaign or goes on with its interrupted run; hands its new seeds to the frontier."""
+    if not campaign.seeds.exists():
+        raise CampaignError(f"campaign '{campaign.name}' has no seeds; add one")
+    run = campaign.runs.filter(state__in=[Run.State.RUNNING, Run.State.STOPPED]).order_by("number").last()
+    if run is None:
+        last = campaign.runs.order_by("number").last()
+        run = Run.objects.create(campaign=campaign, number=last.number + 1 if last else 1)
+    # What a kill left reserved against the page limit is free again.
+    Run.objects.filter(id=run.pk).update(state=Run.State.RUNNING, ended_at=None, taken=F("requests"))
+    Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.RUNNING, reason="")
+    _admit_seeds(campaign)
+    wake(campaign.pk)
+    run.refresh_from_db()
+    return run
+
+
+def _admit_seeds(campaign: Campaign) -> None:
+    rules = rules_of(campaign)
+    seeds = list(campaign.seeds.filter(admitted=False))
+    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), SEED_LEVEL, 0) for seed in seeds])
+    campaign.seeds.filter(id__in=[seed.pk for seed in seeds]).update(admitted=True)
+
+
+def again(campaign: Campaign) -> Run:
+    """Begins a new run in which every known page of the campaign is visited again."""
+    queues = Queue.objects.filter(campaign=campaign.pk).order_by("id").values_list("id", flat=True)
+    now = now_ms()
+    for queue in queues.iterator():
+        Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False).update(due_at=now, failures=0)
+    return start(campaign)
+
+
+def pause(campaign: Campaign, reason: str = "") -> None:
+    """Stops visits of the campaign soon; everything waits where it is."""
+    Campaign.objects.filter(id=campaign.pk, status=Campaign.Status.RUNNING).update(
+        status=Campaign.Status.PAUSED, reason=reason
+    )
+
+
+def stop(campaign: Campaign) -> None:
+    """Stops the campaign's run; `start` goes on with it."""
+    Run.objects.filter(campaign=campaign, state=Run.State.RUNNING).update(
+        state=Run.State.STOPPED, ended_at=timezone.now()
+    )
+    Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.STOPPED)
+
+
+def forget_if_new(campaign: Campaign) -> None:
+    """Deletes a campaign that has never been started."""
+    if not campaign.runs.exists() and not campaign.seeds.exists():
+        campaign.delete()
+
+
+def left_over(campaign: Campaign) -> bool:
+    """Whether a finished campaign has URLs that a new start would visit: beyond its last run's page limit,
+    or on hosts that did not answer."""
+    return Queue.objects.filter(campaign=campaign.pk, pending__gt=0).exists()
+
+
+def plus(field: str, amount: int) -> Any:
+    """An expression that raises a counter."""
+    return F(field) + amount
+
+
+def feed_due() -> int:
+    """Puts pages that are due again (retries, recrawls) back into their queues; returns how many.
+
+    Only pages whose fate is this one transaction: a page is in its queue if and only if `queued`.
+    """
+    running = set(Campaign.objects.filter(status=Campaign.Status.RUNNING).values_list("id", flat=True))
+    due = list(Page.objects.filter(due_at__lte=now_ms()).order_by("id").values_list("id", "depth", "ref")[:FEED])
+    if not due or not running:
+        return 0
+    owners = dict(Queue.objects.filter(id__in={page >> 32 for page, *_ in due}).values_list("id", "campaign"))
+    rows = [(page, depth, ref) for page, depth, ref in due if owners.get(page >> 32) in running]
+    with transaction.atomic():
+        mine = set(
+            Page.objects.select_for_update()
+            .filter(id__in=[r[0] for r in rows], due_at__isnull=False)
+            .values_list("id", flat=True)
+        )
+        rows = [row for row in rows if row[0] in mine]
+        refill([(page >> 32, RETRY_LEVEL, depth, ref) for page, depth, ref in rows])
+        Page.objects.filter(id__in=mine).update(queued=True, due_at=None)
+    return len(rows)
+
+
+def finish_idle() -> None:
+    """Ends the runs in which nothing is left to do, or whose page limit is reached."""
+    for run in Run.objects.filter(state=Run.State.RUNNING, campaign__status="running").select_related("campaign"):
+        if page_limit_reached(run) or nothing_left(run.campaign):
+            finish_run(run)
+
+
+def page_limit_reached(run: Run) -> bool:
+    """Whether as many URLs were asked for as the campaign allows, and none is under way."""
+    limit = run.campaign.max_pages
+    return limit is not None and run.requests >= limit and run.taken >= limit
+
+
+def nothing_left(campaign: Campaign) -> bool:
+    """Whether no URL of the campaign waits, is being visited, or will come back by itself.
+
+    Read under the merge lock and in this order: while nothing is merged, no queue can grow; and once
+    no URL waits or is being visited, nobody can add to the inbox. Hosts that are parked because they
+    do not answer are left out: what waits on them waits for the next start.
+    """
+    with merging.merge_lock("default") as mine:
+        if not mine:
+            return False
+        # A leased host is held by a visit whose results, links included, are not stored yet.
+        live = Host.objects.filter(Q(active=True) | ~Q(lease=0), id=OuterRef("host_id"))
+        busy = Queue.objects.filter(Exists(live), campaign=campaign.pk, pending__gt=0)
+        if busy.exists() or waiting()[0]:
+            return False
+        retries = Page.objects.filter(due_at__isnull=False)
+        owned = Queue.objects.filter(campaign=campaign.pk, id=OuterRef("queue"))
+        return not retries.annotate(queue=F("id").bitrightshift(32)).filter(Exists(owned)).exists()
+
+
+def finish_run(run: Run) -> None:
+    """Marks a run and its campaign as finished."""
+    ended = Run.objects.filter(id=run.pk, state=Run.State.RUNNING).update(
+        state=Run.State.FINISHED, ended_at=timezone.now()
+    )
+    if ended:
+        Campaign.objects.filter(id=run.campaign.pk, status=Campaign.Status.RUNNING).update(
+            status=Campaign.Status.FINISHED
+        )
+
+
+def unreachable(campaign: Campaign) -> tuple[int, int]:
+    """(hosts, URLs) that wait on hosts which did not answer."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), coalesce(sum(q.pending), 0) FROM frontier_queue q"
+            " JOIN frontier_host h ON h.id = q.host_id"
+            " WHERE q.campaign = %s AND q.pending > 0 AND NOT h.active AND h.lease = 0",
+            [campaign.pk],
+        )
+        hosts, urls = cursor.fetchone()
+    return int(hosts), int(urls)

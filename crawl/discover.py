@@ -1,0 +1,72 @@
+"""From an answer to what it says: text, title, links, and which of those belong to the campaign."""
+
+from dataclasses import dataclass, field
+
+import xxhash
+
+from crawl.fetch.decode import decode_body
+from crawl.fetch.errors import Kind
+from crawl.fetch.response import Response
+from crawl.parse.charset import decode
+from crawl.parse.html import is_html, parse_html, robots_header
+from crawl.plan import Plan
+from frontier.admission import Link
+from frontier.urls import URL, InvalidURL, canonicalise
+from trawl_project.version import AGENT
+
+MAX_DECODED_BYTES = 64 * 1024 * 1024
+# Levels of the back queues (0 is taken first): seeds, redirect targets, then links by their depth.
+SEED_LEVEL, REDIRECT_LEVEL, LINK_LEVEL, LAST_LEVEL = 0, 1, 4, 14
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What a body held. `error` where it could not be read in full."""
+
+    digest: str = ""
+    title: str = ""
+    noindex: bool = False
+    links: list[Link] = field(default_factory=list)
+    error: Kind | None = None
+
+
+def level_of(depth: int) -> int:
+    """The priority level of a link found at this depth."""
+    return min(LINK_LEVEL + depth, LAST_LEVEL)
+
+
+def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
+    """Reads a 2xx answer: decodes it, finds its links, keeps those in scope. `depth` is the page's own."""
+    headers = response.headers
+    decoded = decode_body(response.body, headers.get("content-encoding"), MAX_DECODED_BYTES)
+    found = Discovery(digest=f"xxh3:{xxhash.xxh3_128_hexdigest(decoded.body)}")
+    if decoded.flag == "bomb":
+        found.error = Kind.BOMB
+    content_type = headers.get("content-type")
+    if not is_html(content_type, decoded.body[:1024]):
+        return found
+    text, _ = decode(decoded.body, content_type)
+    page = parse_html(text, url.fetch, AGENT)
+    tag = headers.get("x-robots-tag")
+    noindex, nofollow = robots_header([tag], AGENT) if tag else (False, False)
+    found.title = page.title or ""
+    found.noindex = page.noindex or noindex
+    if not (page.nofollow or nofollow):
+        hrefs = dict.fromkeys(link.href for link in page.links if not link.nofollow)
+        found.links = in_scope(hrefs, page.base, depth + 1, plan)
+    return found
+
+
+def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[Link]:
+    """References as links of the campaign; what is no URL or out of scope is left out."""
+    links = []
+    level = level_of(depth)
+    verdict, rules = plan.scope.verdict, plan.rules
+    for href in hrefs:
+        try:
+            url = canonicalise(href, base, rules)
+        except InvalidURL:
+            continue
+        if verdict(url, depth).allowed:
+            links.append(Link(url, level, depth))
+    return links

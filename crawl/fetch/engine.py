@@ -1,0 +1,284 @@
+"""The fetch engine of a worker process: the loop, the writer, and what visits share."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawl.discover import REDIRECT_LEVEL, Discovery, discover
+from crawl.fetch.decode import decode_body
+from crawl.fetch.errors import HOST_KINDS, Kind
+from crawl.fetch.guard import Guard, is_loopback
+from crawl.fetch.loop import FetchLoop
+from crawl.fetch.resolver import Resolver
+from crawl.fetch.response import Response, retry_after_seconds
+from crawl.fetch.robots import (
+    MAX_REDIRECTS,
+    MAX_ROBOTS_BYTES,
+    ROBOTS_LIFETIME_SECONDS,
+    Robots,
+)
+from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, MAX_RETRY_AFTER_SECONDS, HostVisit, Outcome, Target
+from crawl.models import Worker
+from crawl.pages import key_of, places
+from crawl.plan import Plan
+from crawl.record import Ended, Record, Writer
+from crawl.rows import RobotsRow
+from crawl.store.archive import Archive
+from frontier.admission import Link
+from frontier.blocks import Blocks, in_force
+from frontier.complete import Clock, Release
+from frontier.politeness import now_ms
+from frontier.state import hash_seed
+from frontier.urls import InvalidURL, canonicalise, url_hash
+from trawl_project.version import AGENT
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5
+MAX_ROBOTS_KEPT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a process fetches; see docs/settings.md."""
+
+    data: Path
+    overrides: tuple[tuple[str, str], ...] = ()
+    allow_networks: tuple[str, ...] = ()
+    proxy: str = ""
+    lease_ms: int = 60_000
+    capacity: int = 1000
+
+
+class Engine:
+    """Fetches for one process. `start` it, give it visits from any thread, `stop` it, `close` it."""
+
+    def __init__(self, options: Options, after_commit: Callable[[int, int], None]) -> None:
+        self.options = options
+        self.proxy = options.proxy
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+        self.guard = Guard(options.allow_networks)
+        self.loop = FetchLoop(self.guard)
+        if self.proxy:
+            self.loop.allow_proxy()
+        self.resolver = Resolver(options.overrides, self.loop.submit)
+        self.writer = Writer(Archive(options.data / "warc"), after_commit)
+        self._blocks = Blocks()
+        self._robots: dict[str, tuple[Robots, float]] = {}
+        self._visits: dict[int, HostVisit] = {}
+        self._committed: dict[int, Callable[[], None]] = {}
+        self._stopping = False
+        self._seed = 0
+
+    # --- called from any thread --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the threads."""
+        self._seed = hash_seed()
+        self._blocks = in_force()
+        self.loop.start()
+        self.writer.start()
+        self.loop.submit(self._heartbeat)
+
+    def visit(self, visits: Iterable[tuple[HostVisit, Callable[[], None]]]) -> None:
+        """Begins visits; each second part is called, on the writer's thread, when its visit is stored."""
+        for visit, committed in visits:
+            self._committed[id(visit)] = committed
+            self.loop.submit(lambda visit=visit: self._begin(visit))  # type: ignore[misc]
+
+    def room(self) -> int:
+        """How many more hosts could be visited now."""
+        return max(0, self.options.capacity - len(self._visits))
+
+    def stop(self) -> None:
+        """Lets every visit end after the request it is in; new ones end at once."""
+        self._stopping = True
+        self.loop.submit(self._hurry)
+
+    def close(self, seconds: float = 90) -> None:
+        """Stops, waits for the requests in flight, stores everything, ends the threads."""
+        self.stop()
+        until = time.monotonic() + seconds
+        while self._visits and time.monotonic() < until:
+            time.sleep(0.02)
+        self.writer.ask(lambda: Worker.objects.filter(name=self.name).delete() and None)
+        self.writer.close()
+        self.loop.close()
+        self.resolver.close()
+
+    # --- on the loop's thread: what visits need ------------------------------------------------------
+
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def behind(self) -> bool:
+        return self.writer.behind()
+
+    def permits(self, address: str, plan: Plan) -> bool:
+        """A campaign that nobody can complain about stays on this machine."""
+        return self.guard.permits(address) and (not plan.only_loopback or is_loopback(address))
+
+    def blocked(self, host: str) -> bool:
+        return self._blocks.covers(host)
+
+    def robots(self, origin: str) -> Robots | None:
+        robots, expires = self._robots.get(origin, (None, 0.0))
+        return robots if expires > time.time() else None
+
+    def keep_robots(self, origin: str, robots: Robots, expires: float) -> None:
+        """Remembers rules until a time of time.time()."""
+        while len(self._robots) >= MAX_ROBOTS_KEPT:
+            del self._robots[next(iter(self._robots))]
+        self._robots[origin] = (robots, expires)
+
+    def _begin(self, visit: HostVisit) -> None:
+        self._visits[id(visit)] = visit
+        visit.begin()
+
+    def _hurry(self) -> None:
+        """Ends the visits that only wait for their time."""
+        for visit in list(self._visits.values()):
+            visit.hurry()
+
+    def record(self, visit: HostVisit, outcome: Outcome) -> None:
+        target, response = outcome.target, outcome.response
+        found, links = Discovery(), []
+        if response is not None and 200 <= response.status < 300 and response.lines:
+            try:
+                found = discover(response, target.url, target.depth, target.plan)
+            except Exception as error:  # a page that breaks the parser must not stop its host's visit
+                log.exception("cannot read %s", response.url)
+                outcome.error, outcome.detail = Kind.INTERNAL, f"{type(error).__name__}: {error}"
+            outcome.error = outcome.error or found.error
+            links = found.links
+        elif outcome.redirect:
+            links = [Link(outcome.redirect, REDIRECT_LEVEL, target.depth)]
+        clock = None
+        if response is not None:
+            clock = Clock(visit.lease.host, visit.lease.token, int(visit.due_at * 1000) + 1, visit.gap_ms)
+        self.writer.record(Record(outcome, found, links, clock))
+
+    def if_unknown(self, target: Target, then: HostVisit) -> None:
+        target.key = key_of(target.key.queue, url_hash(target.url.canonical, self._seed))
+
+        def look() -> None:
+            known = places([target.key])[target.key].exists
+            self.loop.submit(then.proceed if known else lambda: then.take_redirect(target))
+
+        if target.key in then.fetched:
+            then.proceed()
+        else:
+            self.writer.ask(look)
+
+    def finish(self, visit: HostVisit, release: Release) -> None:
+        del self._visits[id(visit)]
+        back: dict[int, int] = {}
+        for target in visit.targets:
+            if target.row is not None:
+                back[target.plan.run] = back.get(target.plan.run, 0) + 1
+        self.writer.end(Ended(release, back, self._committed.pop(id(visit))))
+
+    # --- robots.txt ------------------------------------------------------------------------------------
+
+    def fetch_robots(self, visit: HostVisit, origin: str, target: Target) -> None:
+        """Asks for robots.txt when the host is due; it counts as a request like any other."""
+        visit.wait(target, lambda: self._ask_robots(visit, origin, target, f"{origin}/robots.txt", 0))
+
+    def _ask_robots(self, visit: HostVisit, origin: str, target: Target, url: str, hops: int) -> None:
+        if self._stopping:
+            visit.robots_done(target, None)
+            return
+        headers = [
+            f"User-Agent: {target.plan.user_agent}",
+            "Accept: text/plain,*/*;q=0.5",
+            "Accept-Encoding: gzip",
+        ]
+
+        def done(response: Response) -> None:
+            visit.arrived(response)
+            location = response.headers.get("location", "").strip()
+            if response.status in (301, 302, 303, 307, 308) and location and hops < MAX_REDIRECTS:
+                try:
+                    follow = canonicalise(location, url).fetch
+                except InvalidURL:
+                    follow = ""
+                if follow:
+                    self._ask_robots(visit, origin, target, follow, hops + 1)
+                    return
+            self._judge_robots(visit, origin, target, response)
+
+        visit.dial(url, target.plan, headers, done, MAX_ROBOTS_BYTES + 1)
+
+    def _judge_robots(self, visit: HostVisit, origin: str, target: Target, response: Response) -> None:
+        status = response.status if not response.error or response.truncated else 0
+        closed = response.status == 429 or response.status >= 500
+        if response.error and not response.truncated:
+            if response.error not in HOST_KINDS and response.error is not Kind.BLOCKED_ADDRESS:
+                response.detail = f"robots.txt: {response.error}"
+                response.error = Kind.ROBOTS_UNREACHABLE
+        elif closed:
+            response.error, response.detail = Kind.ROBOTS_UNREACHABLE, f"robots.txt answers {response.status}"
+        if response.error and not response.truncated:
+            visit.robots_done(target, response)
+            wait = retry_after_seconds(response.headers.get("retry-after", ""), time.time()) if closed else None
+            if wait:
+                visit.due_at = max(visit.due_at, time.time() + min(wait, MAX_RETRY_AFTER_SECONDS))
+            return
+        body = decode_body(response.body, response.headers.get("content-encoding"), MAX_ROBOTS_BYTES).body
+        robots = Robots.from_status(status, body, AGENT)
+        # With a Crawl-delay beyond the lifetime every visit would be spent on asking for robots.txt anew.
+        expires = time.time() + max(ROBOTS_LIFETIME_SECONDS, 2 * min(robots.crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS))
+        self.keep_robots(origin, robots, expires)
+        self.writer.save_robots(RobotsRow(origin, status, body, now_ms(), int(expires * 1000)))
+        visit.robots_done(target, None)
+
+    # --- signs of life -----------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        leases = [(visit.lease.host, visit.lease.token) for visit in self._visits.values()]
+        visiting = len(leases)
+
+        def beat() -> None:
+            Worker.objects.update_or_create(
+                name=self.name,
+                defaults={"seen_at": now_ms(), "capacity": self.options.capacity, "visiting": visiting},
+            )
+            self._blocks = in_force()
+
+        self.writer.ask(beat)
+        if leases:
+            self.writer.renew(leases, self.options.lease_ms)
+        self.loop.call_at(time.time() + HEARTBEAT_SECONDS, self._heartbeat)
+
+
+_lock = threading.Lock()
+_engine: Engine | None = None
+
+
+def engine(make: Callable[[], Engine]) -> Engine:
+    """The engine of this process, made and started at the first call."""
+    global _engine
+    with _lock:
+        if _engine is None:
+            _engine = make()
+            _engine.start()
+        return _engine
+
+
+def running_engine() -> Engine | None:
+    """The engine of this process if it was started."""
+    return _engine
+
+
+def close_engine() -> None:
+    """Ends the engine of this process, if there is one."""
+    global _engine
+    with _lock:
+        if _engine is not None:
+            _engine.close()
+            _engine = None

@@ -1,0 +1,72 @@
+"""The address guard: trawl connects to public addresses only, unless the operator allows a network."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Not covered by `is_global` of every Python 3.11: NAT64 and 6to4 forms hide an IPv4 address.
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Guard:
+    """Says which addresses may be dialled. `allowed` are networks the operator has opened up."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self.allowed = tuple(parse_network(text) for text in allowed)
+        self.permits = lru_cache(maxsize=65536)(self._permits)
+
+    def _permits(self, address: str) -> bool:
+        """Whether a connection to this address (a literal) may be made. A text that is none is refused."""
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return all(self._one(form) for form in _forms(parsed))
+
+    def _one(self, address: Address) -> bool:
+        if any(address in network for network in self.allowed if network.version == address.version):
+            return True
+        return address.is_global and not address.is_multicast
+
+    def only_loopback(self) -> Guard:
+        """A guard for campaigns without a contact: of what this one permits, only this machine."""
+        narrow = Guard()
+        narrow.allowed = self.allowed
+        wide = self.permits
+        narrow.permits = lru_cache(maxsize=65536)(lambda address: is_loopback(address) and wide(address))
+        return narrow
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a literal address belongs to this machine's loopback device."""
+    try:
+        return all(form.is_loopback for form in _forms(ipaddress.ip_address(address.partition("%")[0])))
+    except ValueError:
+        return False
+
+
+def _forms(address: Address) -> list[Address]:
+    """The address and, where it wraps an IPv4 address, what it wraps: the wrapped one is what answers."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped:
+            return [address.ipv4_mapped]
+        if address.sixtofour:
+            return [address, address.sixtofour]
+        if address.teredo:
+            return [address, *address.teredo]
+        if address in _NAT64:
+            return [ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
+    return [address]
+
+
+def parse_network(text: str) -> Network:
+    """A network or single address as the operator wrote it. Raises ValueError that says what is wrong."""
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a network like 127.0.0.0/8") from None

@@ -1,0 +1,80 @@
+"""A request as it goes out and what came back for it."""
+
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+
+from crawl.fetch.errors import Kind
+
+
+@dataclass(slots=True)
+class Request:
+    """One GET. `address` is the literal that was checked and will be dialled; `name` the URL's host."""
+
+    url: str
+    name: str
+    address: str
+    headers: list[str]
+    max_bytes: int
+    proxy: str = ""
+
+
+@dataclass(slots=True)
+class Response:
+    """What came back. Times are seconds of time.time(); the body has its content encoding still on.
+
+    `sent_at`: when the request went out at the earliest; `arrived_at`: when the server had it at the
+    latest, as far as can be told from here, which is what politeness counts from.
+    """
+
+    url: str
+    status: int = 0
+    lines: list[bytes] = field(default_factory=list)
+    body: bytes = b""
+    error: Kind | None = None
+    detail: str = ""
+    truncated: str | None = None
+    address: str = ""
+    started_at: float = 0.0
+    sent_at: float = 0.0
+    arrived_at: float = 0.0
+    ended_at: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def read_headers(self) -> None:
+        """Fills `headers` from the raw lines: names in lower case, repeated ones joined by a comma.
+
+        Location is text by UTF-8 where it is valid, as browsers read it; lines without a colon count
+        for nothing.
+        """
+        for line in self.lines[1:]:
+            name, colon, value = line.partition(b":")
+            if not colon or not name.strip():
+                continue
+            key = name.strip().decode("latin-1").lower()
+            raw = value.strip()
+            try:
+                text = raw.decode("utf-8")
+            except UnicodeDecodeError:
+                text = raw.decode("latin-1")
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    @property
+    def head(self) -> bytes:
+        """The status line and headers as received."""
+        return b"".join(self.lines)
+
+
+def retry_after_seconds(value: str, now: float) -> float | None:
+    """The wait that a Retry-After header asks for, in seconds, or None when it asks for nothing sensible.
+
+    RFC 9110 section 10.2.3: seconds or an HTTP date. A negative number, a date in the past or
+    garbage is no wish at all: the caller falls back to its own back-off, never to zero.
+    """
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(min(int(text[:12]), 10**9))
+    try:
+        wanted = parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return wanted if wanted > 0 else None

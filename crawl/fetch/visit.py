@@ -1,0 +1,375 @@
+"""One visit: one host, its URLs in turn, with the due gap between the arrivals of two requests.
+
+A visit lives on the fetch loop's thread and is a chain of callbacks: robots.txt first, then for each
+URL its verdict, the wait until the host is due, the address, the request, and what follows from the
+answer. It ends when its URLs or its time are used up, when the host asks for a pause or does not
+answer, or when the worker stops; URLs it did not get to stay in their queue.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
+from crawl.fetch.loop import FetchLoop
+from crawl.fetch.resolver import Resolver
+from crawl.fetch.response import Request, Response, retry_after_seconds
+from crawl.fetch.robots import Robots
+from crawl.pages import Key
+from crawl.plan import Plan
+from frontier.claim import Visit
+from frontier.complete import Release
+from frontier.politeness import backoff_ms
+from frontier.urls import URL, InvalidURL, canonicalise
+
+VISIT_SECONDS = 30  # after this no further request is begun, so that other hosts get their turn
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_REDIRECTS = 10  # hops on one host that are followed at once
+MAX_FAILED_VISITS = 3  # visits in a row without an answer, then the host is parked
+MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
+RETRIES = 2  # further tries of a URL that failed in a way that may pass
+RETRY_FIRST_MS = 5_000
+HOST_RETRY_FIRST_MS = 2_000
+# A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
+MAX_RETRY_AFTER_SECONDS = 86_400
+BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
+MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
+
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@dataclass(slots=True)
+class Known:
+    """What earlier fetches of a page left behind."""
+
+    id: int
+    queued: bool
+    failures: int = 0
+    etag: str = ""
+    last_modified: str = ""
+    digest: str = ""
+    fetched_at: int = 0
+
+
+@dataclass(slots=True)
+class Target:
+    """A URL to fetch in a visit. `row` is its place in the back queue; None for a redirect's target."""
+
+    url: URL
+    key: Key
+    plan: Plan
+    depth: int
+    row: int | None = None
+    known: Known | None = None
+    chain: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a target, on its way to the writer. No response: nothing was asked for."""
+
+    target: Target
+    response: Response | None = None
+    error: Kind | None = None
+    detail: str = ""
+    retry_at: int | None = None
+    redirect: URL | None = None
+    request_head: bytes = b""
+
+
+class Surroundings(Protocol):
+    """What a visit needs of the engine. All of it is called on the loop's thread."""
+
+    loop: FetchLoop
+    resolver: Resolver
+    proxy: str
+
+    def stopping(self) -> bool:
+        """Whether the worker is to end."""
+
+    def behind(self) -> bool:
+        """Whether the writer has so much to do that fetching must wait."""
+
+    def permits(self, address: str, plan: Plan) -> bool:
+        """Whether an address may be dialled for a campaign."""
+
+    def blocked(self, host: str) -> bool:
+        """Whether a domain block covers the host."""
+
+    def robots(self, origin: str) -> Robots | None:
+        """The rules of an origin, or None when they must be fetched."""
+
+    def fetch_robots(self, visit: "HostVisit", origin: str, target: Target) -> None:
+        """Fetches them; calls visit.robots_done."""
+
+    def record(self, visit: "HostVisit", outcome: Outcome) -> None:
+        """Hands an outcome on: discovery, store, database."""
+
+    def if_unknown(self, target: Target, then: "HostVisit") -> None:
+        """Calls then.take_redirect(target) or then.proceed(), by whether the page was fetched before.
+
+        Sets the target's key first.
+        """
+
+    def finish(self, visit: "HostVisit", release: Release) -> None:
+        """Takes a visit's end."""
+
+
+@dataclass(slots=True)
+class HostVisit:
+    """The visit of one leased host."""
+
+    lease: Visit
+    targets: deque[Target]
+    around: Surroundings
+    started: float = field(default_factory=time.time)
+    due_at: float = 0.0  # seconds of time.time(): when the next request may arrive
+    gap_ms: int = 0
+    failures: int = 0
+    reason: str = ""
+    parked: bool = False
+    waiting: tuple[Target, Callable[[], None]] | None = None
+    fetched: set[Key] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Starts the visit."""
+        self.due_at = self.lease.due_at / 1000
+        self.gap_ms = self.lease.gap_ms
+        self.failures = self.lease.failures
+        self.proceed()
+
+    def proceed(self) -> None:
+        """Goes on with the next URL that a request must be made for, or ends."""
+        around = self.around
+        while self.targets:
+            if around.stopping() or time.time() - self.started > VISIT_SECONDS:
+                break
+            if around.behind():
+                around.loop.call_at(time.time() + BEHIND_SECONDS, self.proceed)
+                return
+            if around.blocked(self.lease.name):
+                self.parked, self.reason = True, "blocked"
+                break
+            target = self.targets.popleft()
+            if target.key in self.fetched or (target.known and not target.known.queued):
+                around.record(self, Outcome(target))
+                continue
+            robots = around.robots(origin_of(target.url.fetch))
+            if robots is None:
+                around.fetch_robots(self, origin_of(target.url.fetch), target)
+                return
+            verdict = robots.verdict(target.url.fetch)
+            if not verdict.allowed:
+                around.record(self, Outcome(target, error=Kind.ROBOTS_DENIED, detail=verdict.rule or ""))
+                continue
+            self.gap_ms = gap_ms(self.lease.delay_ms, target.plan.delay_ms, robots.crawl_delay)
+            self.wait(target, partial(self._resolve, target))
+            return
+        self._end()
+
+    def wait(self, target: Target, then: Callable[[], None]) -> None:
+        """Calls `then` when the host is due. A wait that would outlast the visit ends it instead: the host is
+        given back with its clock set."""
+        if self.due_at - self.started > VISIT_SECONDS:
+            self.targets.appendleft(target)
+            self._end()
+        elif self.due_at > time.time():
+            self.waiting = (target, then)
+            self.around.loop.call_at(self.due_at, self._wait_is_over)
+        else:
+            then()
+
+    def _wait_is_over(self) -> None:
+        waiting, self.waiting = self.waiting, None
+        if waiting:  # None: the worker stops and the visit has ended
+            waiting[1]()
+
+    def hurry(self) -> None:
+        """The worker stops: ends the visit if it only waits for its time."""
+        waiting, self.waiting = self.waiting, None
+        if waiting:
+            self.targets.appendleft(waiting[0])
+            self._end()
+
+    def _resolve(self, target: Target) -> None:
+        if self.around.stopping():
+            self.targets.appendleft(target)
+            self._end()
+            return
+        self.dial(target.url.fetch, target.plan, headers_for(target), lambda r: self._answered(target, r))
+
+    def dial(
+        self,
+        url: str,
+        plan: Plan,
+        headers: list[str],
+        done: Callable[[Response], None],
+        max_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        """Sends a request after its address was looked up and checked; `done` gets what comes of it."""
+        around = self.around
+        name = urlsplit(url).hostname or ""
+        request = Request(url, name, "", headers, max_bytes, around.proxy)
+        if around.proxy:
+            around.loop.fetch(request, done)
+            return
+
+        def resolved(addresses: list[str]) -> None:
+            allowed = [address for address in addresses if around.permits(address, plan)]
+            if allowed:
+                request.address = allowed[0]
+                around.loop.fetch(request, done)
+                return
+            now = time.time()
+            failed = Response(url, started_at=now, sent_at=now, arrived_at=now, ended_at=now)
+            failed.error = Kind.BLOCKED_ADDRESS if addresses else Kind.DNS
+            failed.detail = f"{addresses[0]} is not a public address" if addresses else "no such name"
+            done(failed)
+
+        around.resolver.resolve(name, resolved)
+
+    def arrived(self, response: Response) -> None:
+        """Sets the clock by a request that was made."""
+        self.due_at = max(self.due_at, response.arrived_at + self.gap_ms / 1000)
+
+    def _answered(self, target: Target, response: Response) -> None:
+        self.arrived(response)
+        self.fetched.add(target.key)
+        if response.error in HOST_KINDS or response.error in FINAL_HOST_KINDS:
+            self.host_failed(target, response)
+        elif response.status in (429, 503):
+            self._busy(target, response)
+        else:
+            self.failures, self.reason = 0, ""
+            self._judge(target, response)
+
+    def host_failed(self, target: Target, response: Response) -> None:
+        """The host cannot be reached: gives it back for a while, and parks it when that goes on."""
+        kind = response.error or Kind.CONNECT
+        self.failures += 1
+        final = kind in FINAL_HOST_KINDS or self.failures >= MAX_FAILED_VISITS
+        self._pause(target, response, final, f"{kind}: {response.detail}", HOST_RETRY_FIRST_MS)
+
+    def _busy(self, target: Target, response: Response) -> None:
+        self.failures += 1
+        response.error = Kind.OVERLOADED
+        wait = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
+        asked = f", asked to wait {wait:.0f} s" if wait else ""
+        self._pause(target, response, self.failures >= MAX_BUSY_VISITS, f"HTTP {response.status}{asked}", 10_000)
+        if wait:
+            self.due_at = max(self.due_at, time.time() + min(wait, MAX_RETRY_AFTER_SECONDS))
+
+    def _pause(self, target: Target, response: Response, give_up: bool, reason: str, first_ms: int) -> None:
+        """Ends the visit with a wait. The URL keeps its place, unless it was the last straw."""
+        self.reason = reason[:120]
+        self.due_at = max(self.due_at, time.time() + backoff_ms(self.failures, first_ms) / 1000)
+        if give_up:
+            self.parked = True
+            self.around.record(self, Outcome(target, response, response.error, reason))
+        else:
+            self.targets.appendleft(target)
+        # The wait is known only now; _busy may still lengthen it, so the end comes after this callback.
+        self.around.loop.submit(self._end)
+
+    def _judge(self, target: Target, response: Response) -> None:
+        outcome = Outcome(target, response, response.error, response.detail)
+        outcome.request_head = request_head(target.url.fetch, headers_for(target))
+        if response.error in TRANSIENT_KINDS or response.status >= 500:
+            failures = target.known.failures if target.known else 0
+            if failures < RETRIES:
+                outcome.retry_at = int(time.time() * 1000) + backoff_ms(failures + 1, RETRY_FIRST_MS)
+        elif response.status in (301, 302, 303, 307, 308):
+            self._redirected(target, response, outcome)
+            return
+        self.around.record(self, outcome)
+        self.proceed()
+
+    def _redirected(self, target: Target, response: Response, outcome: Outcome) -> None:
+        """A redirect on the same host is followed as the visit's next request; any other is a link."""
+        follow = None
+        location = response.headers.get("location", "").strip()
+        if location:
+            try:
+                follow = canonicalise(location, target.url.fetch, target.plan.rules)
+            except InvalidURL as error:
+                outcome.error, outcome.detail = Kind.BAD_REDIRECT, f"Location: {error}"
+        chain = (*target.chain, target.url.canonical)
+        if follow and follow.canonical in chain:
+            outcome.error, outcome.detail = Kind.REDIRECT_LOOP, f"leads back to {follow.canonical}"
+        elif follow and len(chain) > MAX_REDIRECTS:
+            outcome.error, outcome.detail = Kind.TOO_MANY_REDIRECTS, f"more than {MAX_REDIRECTS} on one host"
+        elif follow:
+            verdict = target.plan.scope.verdict(follow, target.depth)
+            if verdict.allowed:
+                outcome.redirect = follow
+            else:
+                outcome.error, outcome.detail = Kind.OUT_OF_SCOPE, f"leads to {follow.fetch}: {verdict.rule}"
+        self.around.record(self, outcome)
+        if outcome.redirect and outcome.redirect.host == self.lease.name:
+            self.around.if_unknown(Target(outcome.redirect, target.key, target.plan, target.depth, chain=chain), self)
+        else:
+            self.proceed()
+
+    def take_redirect(self, target: Target) -> None:
+        """Goes on with the target of a redirect."""
+        self.targets.appendleft(target)
+        self.proceed()
+
+    def robots_done(self, target: Target, failure: Response | None) -> None:
+        """robots.txt has been fetched, or could not be: then the host counts as not reached."""
+        if failure:
+            self.host_failed(target, failure)
+        else:
+            self.targets.appendleft(target)
+            self.proceed()
+
+    def _end(self) -> None:
+        lease = self.lease
+        release = Release(
+            lease.host,
+            lease.token,
+            int(self.due_at * 1000) + 1,
+            self.gap_ms,
+            self.failures,
+            self.reason,
+            self.parked,
+        )
+        self.around.finish(self, release)
+
+
+def origin_of(url: str) -> str:
+    """scheme://host[:port] of an absolute URL."""
+    return url[: url.index("/", 8)]
+
+
+def gap_ms(host_ms: int | None, campaign_ms: int, crawl_delay: float | None) -> int:
+    """Milliseconds between two requests: what the operator set for the host or else the campaign, but
+    never less than the host's own Crawl-delay (seconds)."""
+    own = campaign_ms if host_ms is None else host_ms
+    return max(own, int(min(crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS) * 1000))
+
+
+def headers_for(target: Target) -> list[str]:
+    """The request headers, with the conditions that let an unchanged page be answered without a body."""
+    headers = [
+        f"User-Agent: {target.plan.user_agent}",
+        f"Accept: {ACCEPT}",
+        "Accept-Language: en,*;q=0.5",
+        "Accept-Encoding: gzip, deflate, br, zstd",
+    ]
+    if target.known and target.known.etag:
+        headers.append(f"If-None-Match: {target.known.etag}")
+    elif target.known and target.known.last_modified:
+        headers.append(f"If-Modified-Since: {target.known.last_modified}")
+    return headers
+
+
+def request_head(url: str, headers: list[str]) -> bytes:
+    """The request head as libcurl sends it over HTTP/1.1, for the WARC request record."""
+    parts = urlsplit(url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {parts.netloc}", *headers, "", ""]).encode()

@@ -1,0 +1,327 @@
+"""trawl crawl URL...: a whole crawl in one process."""
+
+import json
+import logging
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rich.console import Console
+
+from crawl import campaigns, tasks
+from crawl.fetch.engine import close_engine, engine, running_engine
+from crawl.fetch.guard import parse_network
+from crawl.fetch.resolver import parse_override
+from crawl.live import Display
+from crawl.local import Busy, DataLock, LocalFleet, clean_up_after_a_kill
+from crawl.models import Campaign, Run, ScopeRule
+from crawl.plan import read_plan
+from crawl.progress import standing
+from crawl.report import summary, table
+from crawl.scope import InvalidScope
+from frontier.urls import URL, InvalidURL, canonicalise
+from trawl_project.celery import app
+
+LOOK_SECONDS = 0.5
+OK, NOTHING_FETCHED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+class Command(BaseCommand):
+    """Crawls sites in this one process."""
+
+    help = "crawl sites, in one process, until nothing is left; the same command again goes on after a stop"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add("urls", nargs="*", metavar="URL", help="where to start")
+        add("--seeds", metavar="FILE", help="a file with one URL a line ('-': standard input; # begins a comment)")
+        add("--name", help="the campaign's name (default: the first URL's host)")
+        add("--scope", choices=Campaign.Reach.values, help="how far links are followed (default: host)")
+        add("--include", metavar="RE", action="append", help="only URLs in which this pattern is found")
+        add("--exclude", metavar="RE", action="append", help="no URL in which this pattern is found")
+        add("--depth", type=_whole, metavar="N", help="at most N links away from a seed")
+        add("--pages", type=_positive, metavar="N", help="at most N URLs asked for")
+        add("--delay", type=_seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
+        add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
+        add("--no-warc", action="store_true", help="do not keep the responses")
+        add("--json", action="store_true", help="print the summary as one JSON object")
+        add("--again", action="store_true", help="visit everything again, in a new run")
+        add("--resolve", metavar="NAME=ADDRESS", action="append", type=_checked(parse_override), default=[])
+        add("--allow-network", metavar="CIDR", action="append", type=_checked(parse_network), default=[])
+        add("--proxy", metavar="URL", help="send every request through this HTTP proxy")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        console = Console(stderr=True)
+        try:
+            campaign = prepare(options)
+            code = Crawl(campaign, options, console).run()
+        except (campaigns.CampaignError, InvalidScope) as error:
+            raise CommandError(str(error), returncode=USAGE) from None
+        except Busy as error:
+            raise CommandError(f"{error}; wait for it, stop it, or use --data DIR", returncode=1) from None
+        sys.exit(code)
+
+
+def prepare(options: dict[str, Any]) -> Campaign:
+    """The campaign that the options speak of: made, or found by its name and changed as they say."""
+    seeds = [*options["urls"], *_seed_file(options["seeds"])]
+    if not seeds and not options["name"]:
+        raise CommandError("nothing to crawl: give a URL or --seeds FILE", returncode=USAGE)
+    urls = [_seed(text) for text in seeds]
+    campaign = _campaign(options, urls)
+    _check_contact(campaign, urls, options)
+    campaigns.add_seeds(campaign, [url.fetch for url in urls])
+    for action in (ScopeRule.Action.INCLUDE, ScopeRule.Action.EXCLUDE):
+        if options[action] is not None:
+            campaign.scope_rules.filter(action=action).delete()
+            for pattern in options[action]:
+                campaign.scope_rules.create(action=action, pattern=pattern)
+    return campaign
+
+
+def _campaign(options: dict[str, Any], urls: list[URL]) -> Campaign:
+    name = options["name"] or (Path(options["seeds"]).stem if options["seeds"] not in (None, "-") else "")
+    name = name or urls[0].host
+    given = {
+        "reach": options["scope"],
+        "max_depth": options["depth"],
+        "max_pages": options["pages"],
+        "delay_ms": options["delay"],
+        "contact": options["contact"] or settings.CONTACT or None,
+        "store_warc": False if options["no_warc"] else None,
+    }
+    given = {field: value for field, value in given.items() if value is not None}
+    for pattern in [*(options["include"] or ()), *(options["exclude"] or ())]:
+        _check_pattern(pattern)
+    campaign, made = Campaign.objects.get_or_create(name=name, defaults=given)
+    if not made:
+        if not urls and not campaign.seeds.exists():
+            raise CommandError(f"there is no campaign '{name}'", returncode=USAGE)
+        for field, value in given.items():
+            setattr(campaign, field, value)
+        campaign.save()
+    return campaign
+
+
+class Crawl:
+    """One call of the command, from its start to its exit code."""
+
+    def __init__(self, campaign: Campaign, options: dict[str, Any], console: Console) -> None:
+        self.campaign = campaign
+        self.options = options
+        self.console = console
+        self.interrupted = threading.Event()
+        self.resume = _resume_command(campaign)
+
+    def run(self) -> int:
+        """Crawls until the end or an interruption."""
+        lock = DataLock(settings.DATA_DIR)
+        lock.take()
+        clean_up_after_a_kill()
+        if not self._start():
+            return OK
+        _allow_many_files()
+        self.log = _log_to_file()
+        signal.signal(signal.SIGINT, self._interrupt)
+        signal.signal(signal.SIGTERM, self._interrupt)
+        engine(lambda: tasks.make_engine(**_engine_options(self.options)))
+        fleet = LocalFleet(app)
+        fleet.start()
+        tasks.trigger_merge()
+        try:
+            self._watch()
+        finally:
+            self._end(fleet)
+        return self._report()
+
+    def _start(self) -> bool:
+        """Starts or goes on with a run; False when the campaign is finished and nothing was asked anew."""
+        campaign = self.campaign
+        read_plan(campaign, Run(campaign=campaign))  # a scope that cannot be used is told before anything starts
+        finished = campaign.status == Campaign.Status.FINISHED
+        fresh_seeds = campaign.seeds.filter(admitted=False).exists()
+        left = campaigns.left_over(campaign)
+        if finished and self.options["again"]:
+            campaigns.again(campaign)
+        elif finished and not fresh_seeds and not left:
+            self._print_finished()
+            return False
+        else:
+            campaigns.start(campaign)
+        return True
+
+    def _print_finished(self) -> None:
+        told = summary(self.campaign)
+        self.console.print(f"Campaign '{self.campaign.name}' is finished: {told.pages:,} pages in run {told.run}.")
+        self.console.print(f"Visit everything again: {self.resume} --again", soft_wrap=True, highlight=False)
+        if self.options["json"]:
+            print(json.dumps(told.as_dict()))
+
+    def _watch(self) -> None:
+        """Shows how it goes until the run is over."""
+        since = time.monotonic()
+        with Display(self.console, self.campaign) as display:
+            while not self.interrupted.wait(LOOK_SECONDS):
+                now = time.monotonic()
+                Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
+                    busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
+                )
+                since = now
+                standing_now = standing(self.campaign)
+                display.show(standing_now)
+                if standing_now.run.state != Run.State.RUNNING:
+                    break
+            else:
+                display.say("stopping after the requests in flight; Ctrl-C again stops at once, nothing is lost")
+
+    def _end(self, fleet: LocalFleet) -> None:
+        if self.interrupted.is_set():
+            campaigns.stop(self.campaign)
+        running = running_engine()
+        if running:
+            running.stop()
+        fleet.stop()
+        close_engine()
+
+    def _report(self) -> int:
+        told = summary(self.campaign)
+        if self.options["json"]:
+            print(json.dumps(told.as_dict()))
+        else:
+            Console(soft_wrap=not sys.stdout.isatty()).print(table(told, self.resume))
+        if self.interrupted.is_set():
+            return INTERRUPTED
+        return OK if told.pages or told.status.get("304") else NOTHING_FETCHED
+
+    def _interrupt(self, number: int, frame: Any) -> None:
+        if self.interrupted.is_set():
+            os._exit(INTERRUPTED)  # as safe as any kill: everything committed stays
+        self.interrupted.set()
+
+
+def _engine_options(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "overrides": tuple(options["resolve"]),
+        "allow_networks": tuple(str(network) for network in options["allow_network"]),
+        "proxy": options["proxy"] or "",
+    }
+
+
+def _log_to_file() -> Path:
+    """What workers log goes to a file: the terminal shows the progress."""
+    path = Path(settings.DATA_DIR) / "crawl.log"
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().handlers = [handler]
+    return path
+
+
+def _allow_many_files() -> None:
+    """Raises the soft limit on open files to the hard one: each connection is one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+
+
+def _resume_command(campaign: Campaign) -> str:
+    words = [word for word in sys.argv[1:] if word != "--again"]
+    return shlex.join(["trawl", *words])
+
+
+def _check_contact(campaign: Campaign, urls: list[URL], options: dict[str, Any]) -> None:
+    """A campaign without a contact stays on this machine; this says so before it starts."""
+    if campaign.contact:
+        return
+    overrides = [*options["resolve"], *(parse_override(text) for text in settings.RESOLVE)]
+    for url in urls:
+        if not _on_this_machine(urlsplit(url.fetch).hostname or "", overrides):
+            campaigns.forget_if_new(campaign)
+            raise CommandError(
+                f"{url.fetch} is not on this machine: site owners must be able to complain."
+                " Say where with --contact MAIL-or-URL, or set TRAWL_CONTACT",
+                returncode=USAGE,
+            )
+
+
+def _on_this_machine(name: str, overrides: list[tuple[str, str]]) -> bool:
+    from fnmatch import fnmatchcase
+
+    from crawl.fetch.guard import is_loopback
+
+    for pattern, address in overrides:
+        if fnmatchcase(name, pattern):
+            return is_loopback(address)
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
+
+
+def _seed(text: str) -> URL:
+    if "://" not in text:
+        raise CommandError(f"'{text}' is not a URL: write it with http:// or https://", returncode=USAGE)
+    try:
+        return canonicalise(text)
+    except InvalidURL as error:
+        raise CommandError(f"'{text}' cannot be crawled: {error}", returncode=USAGE) from None
+
+
+def _seed_file(name: str | None) -> list[str]:
+    if name is None:
+        return []
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"cannot read {name}: {error.strerror}", returncode=USAGE) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{name} is not a UTF-8 text file", returncode=USAGE) from None
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _check_pattern(text: str) -> None:
+    from crawl.scope import Scope
+
+    Scope("any", [], include=[text])
+
+
+def _checked(parse: Any) -> Any:
+    def checked(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentTypeError(f"'{text}' is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if not number:
+        raise ArgumentTypeError("it must be at least 1")
+    return number
+
+
+def _seconds(text: str) -> int:
+    """Seconds as milliseconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+    if not 0 <= number <= 86_400:
+        raise ArgumentTypeError("it must be between 0 and 86400 seconds")
+    return round(number * 1000)

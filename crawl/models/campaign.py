@@ -1,0 +1,127 @@
+"""What people ask for: campaigns, their seeds and scope, and their runs."""
+
+from django.db import models
+
+
+class Campaign(models.Model):
+    """A crawl with a name: seeds, scope, limits and manners."""
+
+    class Status(models.TextChoices):
+        NEW = "new", "not started"
+        RUNNING = "running", "running"
+        PAUSED = "paused", "paused"
+        STOPPED = "stopped", "stopped"
+        FINISHED = "finished", "finished"
+
+    class Reach(models.TextChoices):
+        HOST = "host", "the seeds' hosts"
+        DOMAIN = "domain", "the seeds' registered domains"
+        PREFIX = "prefix", "below the seeds' folders"
+        ANY = "any", "anywhere"
+
+    name = models.CharField(max_length=200, unique=True)
+    status = models.CharField(max_length=8, choices=Status, default=Status.NEW)
+    reach = models.CharField("scope", max_length=6, choices=Reach, default=Reach.HOST)
+    max_depth = models.PositiveSmallIntegerField(null=True, blank=True, help_text="links from a seed; empty: any")
+    max_pages = models.PositiveIntegerField(null=True, blank=True, help_text="pages fetched in a run; empty: any")
+    delay_ms = models.PositiveIntegerField("delay", default=1000, help_text="milliseconds between requests to a host")
+    contact = models.CharField(
+        max_length=200, blank=True, help_text="a mail address or page where site owners can complain"
+    )
+    store_warc = models.BooleanField("store WARC", default=True)
+    url_rules = models.JSONField(
+        default=dict, blank=True, help_text="which parts of a URL do not matter, e.g. session_ids"
+    )
+    reason = models.CharField(max_length=200, blank=True, help_text="why it does not run")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Seed(models.Model):
+    """A URL that a campaign starts from."""
+
+    campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="seeds")
+    url = models.TextField()
+    admitted = models.BooleanField(default=False, help_text="handed to the frontier")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["campaign", "url"], name="crawl_seed_once")]
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class ScopeRule(models.Model):
+    """One pattern of a campaign's scope; how they work together: crawl/scope.py."""
+
+    class Action(models.TextChoices):
+        INCLUDE = "include", "include"
+        EXCLUDE = "exclude", "exclude"
+
+    campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="scope_rules")
+    position = models.PositiveSmallIntegerField(default=0)
+    action = models.CharField(max_length=7, choices=Action)
+    pattern = models.CharField(max_length=1000, help_text="a regular expression, searched in the whole URL")
+
+    class Meta:
+        ordering = ["position", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.pattern}"
+
+
+class Run(models.Model):
+    """One go through a campaign, from a start to its end."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", "running"
+        FINISHED = "finished", "finished"
+        STOPPED = "stopped", "stopped"
+
+    campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="runs")
+    number = models.PositiveIntegerField(default=1)
+    state = models.CharField(max_length=8, choices=State, default=State.RUNNING)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    busy_ms = models.BigIntegerField(default=0, help_text="time spent running, pauses and stops left out")
+    requests = models.BigIntegerField(default=0, help_text="URLs asked for, robots.txt not counted")
+    pages = models.BigIntegerField(default=0, help_text="answers with a 2xx status")
+    bytes = models.BigIntegerField(default=0, help_text="body bytes as received")
+    links = models.BigIntegerField(default=0, help_text="links admitted to the frontier, repeats included")
+    taken = models.BigIntegerField(default=0, help_text="URLs handed to workers, against the page limit")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["campaign", "number"], name="crawl_run_number")]
+
+    def __str__(self) -> str:
+        return f"{self.campaign} #{self.number}"
+
+
+class Worker(models.Model):
+    """A worker process that is alive, or was when it last wrote here."""
+
+    name = models.CharField(max_length=120, unique=True)
+    seen_at = models.BigIntegerField(help_text="ms since 1970")
+    capacity = models.PositiveIntegerField(help_text="hosts it can visit at once")
+    visiting = models.PositiveIntegerField(default=0, help_text="hosts it is visiting")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tally(models.Model):
+    """A count of a run: answers by status or errors by kind, with the latest example."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tallies")
+    kind = models.CharField(max_length=24, help_text="a status as 'http-404', or the kind of an error")
+    count = models.BigIntegerField(default=0)
+    example = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "kind"], name="crawl_tally_kind")]
+        verbose_name_plural = "tallies"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.count}"

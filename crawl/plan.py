@@ -1,0 +1,85 @@
+"""A running campaign as a worker needs it: read once from the database, then used for thousands of pages."""
+
+import time
+from dataclasses import dataclass
+
+from crawl.models import Campaign, Run
+from crawl.scope import Scope
+from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
+from trawl_project.version import AGENT, VERSION
+
+# How long a worker goes on with what it has read before it looks for changes.
+PLAN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a worker must know of a campaign that is running."""
+
+    campaign: int
+    run: int
+    rules: Rules
+    scope: Scope
+    delay_ms: int
+    max_pages: int | None
+    user_agent: str
+    only_loopback: bool
+    warc: bool
+
+
+def user_agent(contact: str) -> str:
+    """The User-Agent header: which program this is, and whom to write to about it."""
+    return f"{AGENT}/{VERSION} (+{contact})" if contact else f"{AGENT}/{VERSION}"
+
+
+def read_plan(campaign: Campaign, run: Run) -> Plan:
+    """The plan of one campaign's run. Raises InvalidScope."""
+    rules = Rules.from_dict(campaign.url_rules) if campaign.url_rules else NO_RULES
+    seeds = []
+    for text in campaign.seeds.values_list("url", flat=True):
+        try:
+            seeds.append(canonicalise(text, rules=rules))
+        except InvalidURL:
+            continue  # refused when it was entered; an older version may have let it in
+    patterns = list(campaign.scope_rules.values_list("action", "pattern"))
+    scope = Scope(
+        campaign.reach,
+        seeds,
+        [pattern for action, pattern in patterns if action == "include"],
+        [pattern for action, pattern in patterns if action == "exclude"],
+        campaign.max_depth,
+    )
+    return Plan(
+        campaign=campaign.pk,
+        run=run.pk,
+        rules=rules,
+        scope=scope,
+        delay_ms=campaign.delay_ms,
+        max_pages=campaign.max_pages,
+        user_agent=user_agent(campaign.contact),
+        only_loopback=not campaign.contact,
+        warc=campaign.store_warc,
+    )
+
+
+class Plans:
+    """The plans of all running campaigns, at most PLAN_SECONDS old."""
+
+    def __init__(self) -> None:
+        self._read_at = 0.0
+        self._plans: dict[int, Plan] = {}
+
+    def running(self) -> dict[int, Plan]:
+        """Plan by campaign id."""
+        now = time.monotonic()
+        if now - self._read_at > PLAN_SECONDS:
+            runs = Run.objects.filter(state=Run.State.RUNNING, campaign__status=Campaign.Status.RUNNING).select_related(
+                "campaign"
+            )
+            self._plans = {run.campaign.pk: read_plan(run.campaign, run) for run in runs}
+            self._read_at = now
+        return self._plans
+
+    def forget(self) -> None:
+        """Makes the next look read the database."""
+        self._read_at = 0.0

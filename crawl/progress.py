@@ -1,0 +1,74 @@
+"""How a run stands right now, in numbers that are cheap to read."""
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Min, Sum
+
+from crawl.models import Campaign, Page, Run, Tally
+from frontier.admission import waiting as inbox_waiting
+from frontier.claim import leased
+from frontier.models import Host, Queue
+from frontier.politeness import now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run at one moment. `waits_for` is a sentence for people, '' when work is under way."""
+
+    run: Run
+    waiting_urls: int
+    hosts: int
+    visiting: int
+    inbox_links: int
+    errors: int
+    waits_for: str
+
+
+def standing(campaign: Campaign) -> Standing:
+    """Reads how the latest run of a campaign stands."""
+    run = Run.objects.filter(campaign=campaign).latest("number")
+    queues = Queue.objects.filter(campaign=campaign.pk).aggregate(urls=Sum("pending"), hosts=Count("id"))
+    visiting = leased()
+    links, _ = inbox_waiting()
+    errors = Tally.objects.filter(run=run).exclude(kind__startswith="http-").aggregate(n=Sum("count"))["n"] or 0
+    waits = "" if visiting or links else _reason(campaign)
+    return Standing(run, queues["urls"] or 0, queues["hosts"], visiting, links, errors, waits)
+
+
+def _reason(campaign: Campaign) -> str:
+    now = now_ms()
+    host = Host.objects.filter(active=True).order_by("next_at").first()
+    retry = Page.objects.filter(due_at__isnull=False).aggregate(at=Min("due_at"), n=Count("id"))
+    if retry["at"] is not None and (host is None or retry["at"] < host.next_at):
+        return f"{retry['n']} failed URLs, the first tried again {_when(retry['at'] - now)}"
+    if host is not None and host.next_at > now:
+        return f"{host.name}{_because(host)}, due {_when(host.next_at - now)}"
+    return ""
+
+
+def _because(host: Host) -> str:
+    return f" ({host.reason})" if host.reason else ""
+
+
+def _when(ms: int) -> str:
+    seconds = max(0, round(ms / 1000))
+    return "now" if not seconds else f"in {duration(seconds)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 42 s, 3 min 5 s, 2 h 10 min."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(number: float) -> str:
+    """Bytes as people say them, in powers of ten."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"

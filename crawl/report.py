@@ -1,0 +1,119 @@
+"""The summary of a run, for people and for programs."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from crawl import campaigns
+from crawl.models import Campaign, Run, Tally, WarcFile
+from crawl.progress import duration, size
+from frontier.models import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """How often a kind of failure was met, and the latest example."""
+
+    kind: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in numbers; `seconds` is the time it was running, `status` counts answers by HTTP status."""
+
+    campaign: str
+    run: int
+    state: str
+    requests: int
+    pages: int
+    bytes: int
+    seconds: float
+    status: dict[str, int]
+    errors: list[ErrorCount]
+    links: int
+    hosts: int
+    waiting_urls: int
+    unreachable_hosts: int
+    unreachable_urls: int
+    page_limit_reached: bool
+    warc_files: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def summary(campaign: Campaign) -> Summary:
+    """Reads the summary of the latest run."""
+    run = Run.objects.filter(campaign=campaign).select_related("campaign").latest("number")
+    tallies = list(Tally.objects.filter(run=run).order_by("kind"))
+    queues = list(Queue.objects.filter(campaign=campaign.pk).values_list("pending", flat=True))
+    hosts, urls = campaigns.unreachable(campaign)
+    files = WarcFile.objects.filter(directory__endswith=f"/{campaign.pk}").order_by("id")
+    return Summary(
+        campaign=campaign.name,
+        run=run.number,
+        state=run.state,
+        requests=run.requests,
+        pages=run.pages,
+        bytes=run.bytes,
+        seconds=round(run.busy_ms / 1000, 1),
+        status={t.kind.removeprefix("http-"): t.count for t in tallies if t.kind.startswith("http-")},
+        errors=[ErrorCount(t.kind, t.count, t.example) for t in tallies if not t.kind.startswith("http-")],
+        links=run.links,
+        hosts=len(queues),
+        waiting_urls=sum(queues),
+        unreachable_hosts=hosts,
+        unreachable_urls=urls,
+        page_limit_reached=campaigns.page_limit_reached(run),
+        warc_files=[f"{row.directory}/{row.name}" for row in files],
+    )
+
+
+def table(told: Summary, resume: str) -> Group:
+    """The summary as people read it. `resume` is the command that goes on with this campaign."""
+    numbers = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rate = f", {told.pages / told.seconds:.1f} a second" if told.seconds else ""
+    numbers.add_row("pages", f"{told.pages:,}{rate}")
+    numbers.add_row("received", size(told.bytes))
+    numbers.add_row("time", duration(told.seconds))
+    numbers.add_row("hosts", f"{told.hosts:,}")
+    numbers.add_row("answers", ", ".join(f"{status}: {count:,}" for status, count in told.status.items()) or "none")
+    if told.waiting_urls - told.unreachable_urls > 0:
+        numbers.add_row("still waiting", f"{told.waiting_urls - told.unreachable_urls:,} URLs")
+    if told.warc_files:
+        numbers.add_row(
+            "WARC", told.warc_files[0] + (f" and {len(told.warc_files) - 1} more" * (len(told.warc_files) > 1))
+        )
+    parts: list[Any] = [Text(f"\n{told.campaign}, run {told.run}: {told.state}", style="bold"), numbers]
+    if told.errors:
+        errors = Table("not fetched", "URLs", "for example", box=None, padding=(0, 2, 0, 0), header_style="bold")
+        for error in told.errors:
+            errors.add_row(error.kind, f"{error.count:,}", Text(error.example, overflow="fold"))
+        parts += [Text(), errors]
+    parts += [Text(), *(Text(line) for line in advice(told, resume))]
+    return Group(*parts)
+
+
+def advice(told: Summary, resume: str) -> list[str]:
+    """What to do next."""
+    lines = []
+    if any(error.kind == "blocked-address" for error in told.errors):
+        lines.append("Addresses that are not public are refused; if the network is yours: --allow-network 127.0.0.0/8")
+    if told.unreachable_urls:
+        lines.append(
+            f"{told.unreachable_urls:,} URLs wait on {told.unreachable_hosts:,} hosts that did not answer;"
+            f" try them again with: {resume}"
+        )
+    if told.page_limit_reached:
+        lines.append("The page limit is reached; a larger --pages goes on from here.")
+    if told.state == Run.State.STOPPED:
+        lines.append(f"Stopped. Go on with: {resume}")
+    elif told.state == Run.State.FINISHED:
+        lines.append(f"Visit everything again, and see what changed: {resume} --again")
+    return lines

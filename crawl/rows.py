@@ -1,0 +1,194 @@
+"""How results become rows: one statement per table and batch, the same for both databases."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crawl.pages import Key, Place, places
+from frontier.politeness import now_ms
+from frontier.sql import dialect
+from frontier.urls import to_reference
+
+if TYPE_CHECKING:
+    from crawl.record import Record
+
+CONTENT_TYPE_CHARS, ETAG_CHARS, DATE_CHARS, EXAMPLE_CHARS = 80, 1000, 40, 500
+
+
+class Stored(NamedTuple):
+    """Where a response lies: the WARC file's row id, the offset in it, and the payload digest."""
+
+    warc: int
+    offset: int
+    digest: str
+
+
+class RobotsRow(NamedTuple):
+    """A robots.txt to store; times in ms since 1970."""
+
+    origin: str
+    status: int
+    body: bytes
+    fetched_at: int
+    expires_at: int
+
+
+_PAGE = (
+    "id bigint, hash bigint, probe smallint, ref text, depth smallint, status smallint, error text,"
+    " failures smallint, fetched_at bigint, due_at bigint, length integer, digest text, content_type text,"
+    " etag text, last_modified text, location text, title text, noindex boolean"
+)
+_NAMES = ", ".join(column.split()[0] for column in _PAGE.split(","))
+# A failed fetch and a 304 leave what is known of the content as it is.
+_STATE = (
+    "status = CASE WHEN excluded.status = 304 THEN crawl_page.status ELSE excluded.status END,"
+    " error = excluded.error, failures = excluded.failures, fetched_at = excluded.fetched_at,"
+    " due_at = excluded.due_at, queued = false"
+)
+_CONTENT = (
+    ", changed_at = CASE WHEN crawl_page.digest = excluded.digest THEN crawl_page.changed_at"
+    " ELSE excluded.changed_at END, length = excluded.length, digest = excluded.digest,"
+    " content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified,"
+    " location = excluded.location, title = excluded.title, noindex = excluded.noindex"
+)
+_FETCH = (
+    "page_id bigint, run_id integer, at bigint, status smallint, error text, ms integer, length integer,"
+    " address text, warc_id integer, warc_offset bigint"
+)
+
+
+def store(cursor: Any, records: Sequence["Record"], stored: dict[int, Stored]) -> None:
+    """Writes the pages and fetches of a batch in the caller's transaction."""
+    # A URL that was only skipped (fetched before, or twice in one visit) has nothing to tell.
+    told = [(at, r) for at, r in enumerate(records) if r.outcome.response or r.outcome.error]
+    if not told:
+        return
+    where = places(record.outcome.target.key for _, record in told)
+    kept: dict[Key, list[Any]] = {}
+    states: dict[Key, list[Any]] = {}
+    fetches = []
+    for at, record in told:
+        target, response = record.outcome.target, record.outcome.response
+        place, archived = where[target.key], stored.get(at)
+        row = _page_row(record, place, archived)
+        whole = response is not None and not record.outcome.error and response.status != 304
+        (kept if whole else states)[target.key] = row
+        if response is not None:
+            fetches.append(_fetch_row(record, place, archived))
+    # Both were fetched in this batch: the content of the one, the later state of the other.
+    _upsert(cursor, kept.values(), _STATE + _CONTENT)
+    _upsert(cursor, states.values(), _STATE)
+    if fetches:
+        sql = dialect("default")
+        names = ", ".join(column.split()[0] for column in _FETCH.split(","))
+        cursor.execute(
+            f"INSERT INTO crawl_fetch({names}) SELECT {names} FROM {sql.rows(_FETCH)} fresh",
+            [sql.pack(fetches)],
+        )
+
+
+def _upsert(cursor: Any, rows: Iterable[list[Any]], changes: str) -> None:
+    ordered = sorted(rows)
+    if not ordered:
+        return
+    sql = dialect("default")
+    cursor.execute(
+        f"INSERT INTO crawl_page({_NAMES}, changed_at, queued) SELECT {_NAMES}, fetched_at, false"
+        f" FROM {sql.rows(_PAGE)} fresh WHERE true ON CONFLICT (id) DO UPDATE SET {changes}",
+        [sql.pack(ordered)],
+    )
+
+
+def _page_row(record: "Record", place: Place, archived: Stored | None) -> list[Any]:
+    outcome, found = record.outcome, record.discovery
+    target, response, error = outcome.target, outcome.response, outcome.error
+    headers = response.headers if response else {}
+    failed = bool(error) or (response is not None and response.status >= 500)
+    return [
+        place.id,
+        target.key.rest,
+        place.probe,
+        to_reference(target.url.fetch, target.url.host),
+        target.depth,
+        response.status if response else 0,
+        error or "",
+        (target.known.failures if target.known else 0) + 1 if failed else 0,
+        int((response.sent_at if response else 0) * 1000) or now_ms(),
+        outcome.retry_at,
+        len(response.body) if response else 0,
+        archived.digest if archived else found.digest,
+        _text(headers.get("content-type", ""), CONTENT_TYPE_CHARS),
+        _text(headers.get("etag", ""), ETAG_CHARS),
+        _text(headers.get("last-modified", ""), DATE_CHARS),
+        _text(headers.get("location", ""), 8192),
+        _text(found.title, 300),
+        found.noindex,
+    ]
+
+
+def _fetch_row(record: "Record", place: Place, archived: Stored | None) -> list[Any]:
+    outcome, response = record.outcome, record.outcome.response
+    assert response is not None
+    return [
+        place.id,
+        outcome.target.plan.run,
+        int(response.sent_at * 1000),
+        response.status,
+        outcome.error or "",
+        max(0, int((response.ended_at - response.sent_at) * 1000)),
+        len(response.body),
+        response.address,
+        archived.warc if archived else None,
+        archived.offset if archived else None,
+    ]
+
+
+def _text(value: str, limit: int) -> str:
+    """What PostgreSQL takes: no NUL, and not longer than its column."""
+    return value.replace("\0", "")[:limit]
+
+
+def store_robots(cursor: Any, robots: Sequence[RobotsRow]) -> None:
+    """Writes robots.txt files; the later of two for one origin counts."""
+    for row in {row.origin: row for row in robots}.values():
+        cursor.execute(
+            "INSERT INTO crawl_robotsfile(origin, status, body, fetched_at, expires_at) VALUES (%s, %s, %s, %s, %s)"
+            " ON CONFLICT (origin) DO UPDATE SET status = excluded.status, body = excluded.body,"
+            " fetched_at = excluded.fetched_at, expires_at = excluded.expires_at",
+            list(row),
+        )
+
+
+def count(cursor: Any, records: Sequence["Record"], given_back: Sequence[dict[int, int]]) -> None:
+    """Adds a batch to the counts of its runs."""
+    runs: dict[int, Counter[str]] = {}
+    tallies: dict[tuple[int, str], tuple[int, str]] = {}
+    for record in records:
+        outcome = record.outcome
+        response, run = outcome.response, outcome.target.plan.run
+        counts = runs.setdefault(run, Counter())
+        counts["links"] += len(record.links)
+        if response is not None:
+            counts["requests"] += 1
+            counts["bytes"] += len(response.body)
+            counts["pages"] += 200 <= response.status < 300 and not outcome.error
+        kind = outcome.error or (f"http-{response.status}" if response is not None else "")
+        if kind:
+            url, detail = outcome.target.url.fetch, outcome.detail
+            example = f"{url} ({detail})" if detail else url
+            tallies[run, kind] = (tallies.get((run, kind), (0, ""))[0] + 1, _text(example, EXAMPLE_CHARS))
+    for part in given_back:
+        for run, urls in part.items():
+            runs.setdefault(run, Counter())["back"] += urls
+    for run, counts in sorted(runs.items()):
+        cursor.execute(
+            "UPDATE crawl_run SET requests = requests + %s, pages = pages + %s, bytes = bytes + %s,"
+            " links = links + %s, taken = taken - %s WHERE id = %s",
+            [*(counts[name] for name in ("requests", "pages", "bytes", "links", "back")), run],
+        )
+    for (run, kind), (number, example) in sorted(tallies.items()):
+        cursor.execute(
+            "INSERT INTO crawl_tally(run_id, kind, count, example) VALUES (%s, %s, %s, %s) ON CONFLICT (run_id, kind)"
+            " DO UPDATE SET count = crawl_tally.count + excluded.count, example = excluded.example",
+            [run, kind, number, example],
+        )

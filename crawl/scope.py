@@ -1,0 +1,99 @@
+"""The scope of a campaign: which URLs belong to it, and which rule said so. Pure functions."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from tldextract import TLDExtract
+
+from frontier.urls import URL
+
+# The list of public suffixes that comes with the package: no network, no cache directory.
+_suffixes = TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+
+
+class InvalidScope(ValueError):
+    """A scope that cannot be used; the message says which part and why."""
+
+
+class Verdict(NamedTuple):
+    """Whether a URL is in scope, and the rule that decided."""
+
+    allowed: bool
+    rule: str
+
+
+class Scope:
+    """The seeds' reach, narrowed by include and exclude patterns and a depth.
+
+    A URL belongs to the campaign when it is within reach, no exclude pattern is found in it, and,
+    if there are include patterns, one of them is. Seeds always belong. Raises InvalidScope for a
+    pattern that is no regular expression.
+    """
+
+    def __init__(
+        self,
+        reach: str,
+        seeds: Iterable[URL],
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        max_depth: int | None = None,
+    ) -> None:
+        self.reach = reach
+        self.max_depth = max_depth
+        self._include = [_pattern(text) for text in include]
+        self._exclude = [_pattern(text) for text in exclude]
+        self._seeds: set[str] = set()
+        self._hosts: set[str] = set()
+        self._prefixes: set[str] = set()
+        for seed in seeds:
+            self._seeds.add(seed.canonical)
+            self._hosts.add(registered_domain(seed.host) if reach == "domain" else seed.host)
+            self._prefixes.add(folder(seed.canonical))
+        self._in_reach = {
+            "any": lambda url: True,
+            "host": lambda url: url.host in self._hosts,
+            "domain": lambda url: registered_domain(url.host) in self._hosts,
+            "prefix": self._below_seed,
+        }[reach]
+
+    def verdict(self, url: URL, depth: int = 0) -> Verdict:
+        """Whether the URL belongs to the campaign at this depth, with the rule that decided."""
+        if url.canonical in self._seeds:
+            return Verdict(True, "seed")
+        if self.max_depth is not None and depth > self.max_depth:
+            return Verdict(False, f"depth {depth} is beyond {self.max_depth}")
+        if not self._in_reach(url):
+            return Verdict(False, f"not within reach: {self.reach}")
+        for pattern in self._exclude:
+            if pattern.search(url.canonical):
+                return Verdict(False, f"exclude {pattern.pattern}")
+        if not self._include:
+            return Verdict(True, f"reach: {self.reach}")
+        for pattern in self._include:
+            if pattern.search(url.canonical):
+                return Verdict(True, f"include {pattern.pattern}")
+        return Verdict(False, "no include pattern is found in it")
+
+    def _below_seed(self, url: URL) -> bool:
+        return url.host in self._hosts and any(url.canonical.startswith(prefix) for prefix in self._prefixes)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidScope(f"'{text}' is not a regular expression: {error}") from None
+
+
+def registered_domain(host: str) -> str:
+    """The domain that somebody registered: a.b.example.co.uk:8080 -> example.co.uk; an address stays itself."""
+    name = host if host.startswith("[") else host.partition(":")[0]
+    return _suffixes(name).top_domain_under_public_suffix or name
+
+
+def folder(canonical: str) -> str:
+    """The folder that a URL lies in, with its origin: everything up to the last slash of its path."""
+    parts = urlsplit(canonical)
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"

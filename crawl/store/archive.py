@@ -1,0 +1,121 @@
+"""The WARC files of the running campaigns, and which part of them the database has committed."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawl.models import Campaign, WarcFile
+from crawl.rows import Stored
+from crawl.store.records import Exchange
+from crawl.store.warc import WarcWriter, repair
+from trawl_project.version import AGENT, VERSION
+
+if TYPE_CHECKING:
+    from crawl.record import Record
+
+
+class Archive:
+    """One WARC writer per campaign. Belongs to the writer thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._writers: dict[int, WarcWriter] = {}
+        self._ids: dict[str, int] = {}
+        self._grown: dict[str, tuple[int, str]] = {}
+
+    def store(self, records: Iterable["Record"]) -> dict[int, Stored]:
+        """Writes the answers of those records whose campaign keeps them, and syncs the files.
+
+        The result tells by the record's place in the list where its response record lies.
+        """
+        stored: dict[int, Stored] = {}
+        used: dict[int, WarcWriter] = {}
+        for place, record in enumerate(records):
+            plan, response = record.outcome.target.plan, record.outcome.response
+            if not plan.warc or response is None or not response.lines:
+                continue
+            writer = used[plan.campaign] = self._writer(plan.campaign)
+            exchange = _exchange(record)
+            known = record.outcome.target.known
+            if response.status == 304 and known and known.digest.startswith("sha1:"):
+                when = datetime.fromtimestamp(known.fetched_at / 1000, UTC)
+                where = writer.write_revisit(exchange, known.digest, exchange.url, when)
+            else:
+                where = writer.write(exchange)
+            stored[place] = Stored(self._id(where.file, plan.campaign), where.offset, where.digest)
+        for campaign, writer in used.items():
+            for name, size in writer.flush(sync=True).items():
+                self._grown[name] = (size, str(self._folder(campaign)))
+        return stored
+
+    def _writer(self, campaign: int) -> WarcWriter:
+        writer = self._writers.get(campaign)
+        if writer is None:
+            row = Campaign.objects.get(id=campaign)
+            info = {"software": f"{AGENT}/{VERSION}", "isPartOf": row.name, "operator": row.contact}
+            prefix = slug(row.name)
+            writer = WarcWriter(self._folder(campaign), prefix, info={k: v for k, v in info.items() if v})
+            self._writers[campaign] = writer
+        return writer
+
+    def _folder(self, campaign: int) -> Path:
+        return self.directory / str(campaign)
+
+    def _id(self, name: str, campaign: int) -> int:
+        if name not in self._ids:
+            row, _ = WarcFile.objects.get_or_create(name=name, defaults={"directory": str(self._folder(campaign))})
+            self._ids[name] = row.pk
+        return self._ids[name]
+
+    def save_positions(self) -> None:
+        """Stores how much of each file is in use, in the caller's transaction."""
+        for name, (size, _) in self._grown.items():
+            WarcFile.objects.filter(name=name).update(bytes=size)
+
+    def committed(self) -> None:
+        """The positions are safe."""
+        self._grown.clear()
+
+    def close(self) -> None:
+        """Closes all files; later ones are new files."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+def _exchange(record: "Record") -> Exchange:
+    outcome, response = record.outcome, record.outcome.response
+    assert response is not None
+    took = int((response.ended_at - response.sent_at) * 1000)
+    return Exchange(
+        url=response.url,
+        started_at=datetime.fromtimestamp(response.started_at, UTC),
+        address=response.address or None,
+        request=outcome.request_head,
+        status_line_and_headers=response.head,
+        body=response.body,
+        truncated=response.truncated,
+        metadata={"fetchTimeMs": str(took), "depth": str(outcome.target.depth)},
+    )
+
+
+def slug(name: str) -> str:
+    """A campaign's name as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "campaign"
+
+
+def repair_all() -> int:
+    """Cuts off what a kill left in WARC files beyond their committed size; returns the bytes dropped.
+
+    Only for a start that knows that no writer is alive.
+    """
+    dropped = 0
+    for row in WarcFile.objects.filter(closed=False):
+        path = Path(row.directory) / row.name
+        if path.exists() and path.stat().st_size >= row.bytes:
+            dropped += repair(path, row.bytes)
+        row.closed = True
+        row.save(update_fields=["closed"])
+    return dropped

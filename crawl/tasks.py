@@ -1,0 +1,181 @@
+"""The Celery tasks: each loads, calls, and sends the next ones. What they do is elsewhere.
+
+Beat ticks `dispatch`, `merge` and `sweep`; a worker that has given hosts back or found links sends
+the next one at once, so the ticks are only the safety net.
+"""
+
+import shutil
+import threading
+import time
+from typing import Any
+
+from celery import shared_task
+from celery.signals import worker_shutdown, worker_shutting_down
+from django.conf import settings
+from django.db.models import Sum
+
+from crawl import campaigns
+from crawl.fetch.engine import Engine, Options, close_engine, engine, running_engine
+from crawl.fetch.guard import parse_network
+from crawl.fetch.resolver import parse_override
+from crawl.models import Worker
+from crawl.plan import Plans
+from crawl.targets import build_visits
+from frontier import claim as claims
+from frontier import merge as merging
+from frontier.politeness import now_ms
+from frontier.shards import queue_of
+from trawl_project.celery import VISIT_TASK_SECONDS, fetch_queues
+
+# Hosts in one message. A Celery task costs about 1 ms of CPU whatever it does.
+HOSTS_PER_MESSAGE = 32
+# Hosts are claimed this long before they are due; the fetch loop waits for the exact moment.
+HORIZON_MS = 1000
+WORKER_ALIVE_MS = 20_000
+MIN_FREE_BYTES = 256 * 1024 * 1024
+# Triggers closer than this to the last one are left to that one.
+DISPATCH_SPACING_SECONDS = 0.03
+MERGE_SPACING_SECONDS = 0.25
+
+plans = Plans()
+LEASE_MS = settings.LEASE_SECONDS * 1000
+
+
+def make_engine(
+    overrides: tuple[tuple[str, str], ...] = (), allow_networks: tuple[str, ...] = (), proxy: str = ""
+) -> Engine:
+    """An engine by the settings, with what a command adds to them."""
+    options = Options(
+        data=settings.DATA_DIR,
+        overrides=(*overrides, *(parse_override(text) for text in settings.RESOLVE)),
+        allow_networks=(*allow_networks, *(str(parse_network(text)) for text in settings.ALLOW_NETWORKS)),
+        proxy=proxy or settings.PROXY,
+        lease_ms=LEASE_MS,
+        capacity=settings.VISITS_PER_WORKER,
+    )
+    return Engine(options, after_commit)
+
+
+class Trigger:
+    """Sends a task, but not again before some time has passed; a late one is sent when it has."""
+
+    def __init__(self, task: Any, spacing_seconds: float) -> None:
+        self._task, self._spacing = task, spacing_seconds
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._timer: threading.Timer | None = None
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._timer is not None:
+                return
+            wait = self._next - time.monotonic()
+            if wait <= 0:
+                self._send()
+            else:
+                self._timer = threading.Timer(wait, self._late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _late(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._send()
+
+    def _send(self) -> None:
+        self._next = time.monotonic() + self._spacing
+        self._task.apply_async(expires=5)
+
+
+def after_commit(hosts: int, links: int) -> None:
+    """Called by the writer when a batch is stored."""
+    if links:
+        trigger_merge()
+    if hosts:
+        trigger_dispatch()
+
+
+@shared_task
+def dispatch() -> None:
+    """Claims hosts that are due, as many as the workers have room for, and sends their visits."""
+    if not plans.running() or disk_is_full():
+        return
+    room = capacity() - claims.leased()
+    if room <= 0:
+        return
+    claimed = claims.claim(room, lease_ms=LEASE_MS, horizon_ms=HORIZON_MS)
+    names = fetch_queues()
+    for number, name in enumerate(names):
+        hosts = [host for host in claimed.hosts if queue_of(host, len(names)) == number]
+        for start in range(0, len(hosts), HOSTS_PER_MESSAGE):
+            visit.apply_async((claimed.token, hosts[start : start + HOSTS_PER_MESSAGE]), queue=name)
+
+
+@shared_task
+def visit(token: int, hosts: list[int]) -> None:
+    """Visits hosts that were claimed under a token; returns when they are done, or soon after."""
+    running = plans.running()
+    run_by = engine(make_engine)
+    opened = claims.open_visits(claims.Claim(token, hosts), list(running), quota, lease_ms=LEASE_MS)
+    visits = build_visits(opened, running, run_by)
+    left = threading.Semaphore(0)
+    run_by.visit((one, left.release) for one in visits)
+    until = time.monotonic() + VISIT_TASK_SECONDS
+    for _ in visits:
+        if not left.acquire(timeout=max(0.0, until - time.monotonic())):
+            break
+
+
+def quota(gap_ms: int, delay_ms: int | None) -> int:
+    """How many URLs a visit takes along: what its time allows, at most 200."""
+    shortest = min((plan.delay_ms for plan in plans.running().values()), default=0)
+    gap = max(gap_ms, shortest if delay_ms is None else delay_ms, 1)
+    return max(1, min(200, 30_000 // gap))
+
+
+@shared_task
+def merge() -> None:
+    """Merges the inbox; goes on at once while there is more; sees whether a campaign is finished."""
+    done = merging.merge()
+    if done.busy:
+        return
+    if done.new_urls:
+        trigger_dispatch()
+    if done.links:
+        trigger_merge()
+    else:
+        campaigns.finish_idle()
+
+
+@shared_task
+def sweep() -> None:
+    """Puts pages that are due again back into their queues."""
+    if campaigns.feed_due():
+        trigger_dispatch()
+
+
+def capacity() -> int:
+    """Hosts that all live workers together can visit at once."""
+    alive = Worker.objects.filter(seen_at__gt=now_ms() - WORKER_ALIVE_MS)
+    return alive.aggregate(total=Sum("capacity"))["total"] or 0
+
+
+def disk_is_full() -> bool:
+    """Whether so little disk is left that a write may fail soon; then nothing new is begun."""
+    return shutil.disk_usage(settings.DATA_DIR).free < MIN_FREE_BYTES
+
+
+trigger_dispatch = Trigger(dispatch, DISPATCH_SPACING_SECONDS)
+trigger_merge = Trigger(merge, MERGE_SPACING_SECONDS)
+
+
+@worker_shutting_down.connect
+def _stop_visits(**kwargs: Any) -> None:
+    running = running_engine()
+    if running:
+        running.stop()
+
+
+@worker_shutdown.connect
+def _close(**kwargs: Any) -> None:
+    close_engine()
