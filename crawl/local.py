@@ -46,17 +46,21 @@ class DataLock:
         self._file = file
 
 
-def clean_up_after_a_kill() -> None:
-    """Gives back the hosts that a killed process held, at once, if no worker on this database is alive."""
+def clean_up_after_a_kill() -> list[str]:
+    """Gives back the hosts that a killed process held, at once, if no worker on this database is alive.
+
+    Returns what could not be mended, in sentences.
+    """
     machine = socket.gethostname()
     for worker in Worker.objects.all():
         host, _, pid = worker.name.rpartition("-")
         gone = host == machine and not _alive(int(pid))
         if gone or worker.seen_at < now_ms() - ALIVE_MS:
             worker.delete()
-    if not Worker.objects.exists():
-        free_all_leases()
-        repair_all()
+    if Worker.objects.exists():
+        return []
+    free_all_leases()
+    return repair_all()
 
 
 def _alive(pid: int) -> bool:

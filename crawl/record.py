@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 # A batch is written when it has this many outcomes, when its first one is this old, or, sooner, when
 # a host waits to be given back.
-BATCH = 400
-BATCH_SECONDS = 0.5
+BATCH = 300
+BATCH_SECONDS = 0.25
 RELEASE_SECONDS = 0.05
 # Outcomes that may wait before fetching pauses; each holds a page's bytes when WARC is on.
 BEHIND = 2_000

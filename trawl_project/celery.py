@@ -1,8 +1,11 @@
 """The Celery app: where tasks go, how a worker runs them, and the beat of the ticks."""
 
+import logging
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import setup_logging
 from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trawl_project.settings")
@@ -56,3 +59,12 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(["crawl"])
+
+
+@setup_logging.connect
+def keep_logging(loglevel: int | str | None = None, **kwargs: Any) -> None:
+    """Django's settings say where logs go; `celery worker --loglevel` can only make them more talkative."""
+    root = logging.getLogger()
+    wanted = logging.getLevelName(loglevel) if isinstance(loglevel, str) else loglevel
+    if isinstance(wanted, int) and wanted < root.level:
+        root.setLevel(wanted)

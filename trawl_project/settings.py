@@ -21,7 +21,7 @@ DATA_DIR = Path(env.str("TRAWL_DATA", default="data")).expanduser().resolve()
 
 def _secret_key() -> str:
     """The key in the environment, else the one kept 0600 in the data directory, made on first start."""
-    given = env.str("TRAWL_SECRET_KEY", default="")
+    given = str(env.str("TRAWL_SECRET_KEY", default=""))
     if given:
         return given
     path = DATA_DIR / "secret_key"

@@ -106,16 +106,19 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "campaign"
 
 
-def repair_all() -> int:
-    """Cuts off what a kill left in WARC files beyond their committed size; returns the bytes dropped.
+def repair_all() -> list[str]:
+    """Cuts off what a kill left in WARC files beyond their committed size.
 
-    Only for a start that knows that no writer is alive.
+    Only for a start that knows that no writer is alive. Returns a sentence for every file that lacks
+    committed records: those are lost, and nothing here can bring them back.
     """
-    dropped = 0
+    damage = []
     for row in WarcFile.objects.filter(closed=False):
         path = Path(row.directory) / row.name
-        if path.exists() and path.stat().st_size >= row.bytes:
-            dropped += repair(path, row.bytes)
+        try:
+            repair(path, row.bytes)
+        except OSError as error:
+            damage.append(f"{path}: {error.strerror or error}")
         row.closed = True
         row.save(update_fields=["closed"])
-    return dropped
+    return damage

@@ -126,7 +126,8 @@ class Crawl:
         """Crawls until the end or an interruption."""
         lock = DataLock(settings.DATA_DIR)
         lock.take()
-        clean_up_after_a_kill()
+        for damage in clean_up_after_a_kill():
+            self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
         if not self._start():
             return OK
         _allow_many_files()

@@ -1,0 +1,51 @@
+"""What a frontier design must do to be measured by bench/measure.py."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from frontier.urls import URL
+
+CAMPAIGN = 1
+# One hash seed for all designs, so that none of them has luckier keys.
+HASH_SEED = 0x7472_6177_6C
+POLITE_MS = 1000
+
+
+class Offer(NamedTuple):
+    """A link as a design gets it: parsed, with its priority level and its depth."""
+
+    url: URL
+    level: int
+    depth: int
+
+
+class Visit(NamedTuple):
+    """A claimed URL: its row's key, and what is needed to give its host back."""
+
+    row: int | bytes
+    host: int
+    token: int
+
+
+class Design(Protocol):
+    """A frontier on disk. Every method returns when its work would survive a power cut."""
+
+    merge_seconds: float
+
+    def admit(self, offers: Sequence[Offer]) -> None:
+        """Takes the links of one batch of pages; merges when its own threshold says so."""
+
+    def settle(self) -> None:
+        """Merges what is left, and moves the write-ahead log into the database file."""
+
+    def held(self) -> tuple[int, int]:
+        """How many URLs and hosts the design has, counted in its tables."""
+
+    def scatter(self) -> None:
+        """Makes every host due at another time in the past, in no order of the keys: a crawl in full swing."""
+
+    def claim(self, hosts: int) -> list[Visit]:
+        """The first URL of each of up to so many hosts that are due; they may not be asked again for POLITE_MS."""
+
+    def complete(self, visits: Sequence[Visit]) -> None:
+        """The end of these visits, in one transaction."""
