@@ -1,7 +1,7 @@
 """What a frontier design must do to be measured by bench/measure.py."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from frontier.urls import URL
 
@@ -11,8 +11,8 @@ HASH_SEED = 0x7472_6177_6C
 POLITE_MS = 1000
 
 
-class Offer(NamedTuple):
-    """A link as a design gets it: parsed, with its priority level and its depth."""
+class Link(NamedTuple):
+    """A link as a design gets it, as frontier.admission.Link: parsed, with its priority level and its depth."""
 
     url: URL
     level: int
@@ -20,11 +20,12 @@ class Offer(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A claimed URL: its row's key, and what is needed to give its host back."""
+    """A claimed URL: its row's key, the host with its lease token (0: it has none), and what to fetch."""
 
     row: int | bytes
     host: int
     token: int
+    url: str
 
 
 class Design(Protocol):
@@ -32,7 +33,11 @@ class Design(Protocol):
 
     merge_seconds: float
 
-    def admit(self, offers: Sequence[Offer]) -> None:
+    @property
+    def link(self) -> Callable[[URL, int, int], Any]:
+        """Makes a link of the type that `admit` takes."""
+
+    def admit(self, links: Sequence[Any]) -> None:
         """Takes the links of one batch of pages; merges when its own threshold says so."""
 
     def settle(self) -> None:

@@ -16,7 +16,7 @@ from time import perf_counter
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from bench.design import HASH_SEED, POLITE_MS, Offer, Visit
+from bench.design import HASH_SEED, POLITE_MS, Link, Visit
 from trawl_project.sqlite import PRAGMAS
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -42,6 +42,8 @@ def host_id(name: str) -> int:
 class Reference:
     """The reference design with the claim index (A) or without (A0)."""
 
+    link = Link
+
     def __init__(self, data: Path, indexed: bool, cache_mb: int | None = None) -> None:
         self.indexed = indexed
         self.merge_seconds = 0.0
@@ -58,11 +60,11 @@ class Reference:
         self._next_at: dict[int, int] = {}  # without the index: when each host may be asked again
         self._scanned_to = b""
 
-    def admit(self, offers: Sequence[Offer]) -> None:
+    def admit(self, links: Sequence[Link]) -> None:
         recent, older = self._recent, self._older
         hosts: dict[str, int] = {}
         rows = []
-        for url, level, _ in offers:
+        for url, level, _ in links:
             key = xxh3_128_digest(url.canonical.encode(), HASH_SEED)
             if key in recent or key in older:
                 continue
@@ -114,39 +116,39 @@ class Reference:
         now = time.time_ns() // 1_000_000
         self._db.execute("BEGIN IMMEDIATE")
         found = self._by_host(hosts, now) if self.indexed else self._by_scan(hosts, now)
-        claimed = sorted((key,) for key, _ in found)
+        claimed = sorted((visit.row,) for visit in found)
         self._db.executemany(f"UPDATE frontier SET state = {CLAIMED} WHERE key = ?", claimed)
         self._db.execute("COMMIT")
-        return [Visit(key, host, 0) for key, host in found]
+        return found
 
-    def _by_host(self, limit: int, now: int) -> list[tuple[bytes, int]]:
+    def _by_host(self, limit: int, now: int) -> list[Visit]:
         due = self._db.execute(
             "SELECT id FROM host WHERE active = 1 AND next_at <= ? ORDER BY next_at LIMIT ?", (now, limit)
         ).fetchall()
-        due.sort()
-        found, idle = [], []
-        for (host,) in due:
+        found: list[Visit] = []
+        idle = []
+        for (host,) in sorted(due):
             row = self._db.execute(
-                f"SELECT key FROM frontier WHERE state = {WAITING} AND host = ? ORDER BY level LIMIT 1", (host,)
+                f"SELECT key, url FROM frontier WHERE state = {WAITING} AND host = ? ORDER BY level LIMIT 1", (host,)
             ).fetchone()
             if row:
-                found.append((row[0], host))
+                found.append(Visit(row[0], host, 0, row[1]))
             else:
                 idle.append((host,))
-        clocks = [(now + POLITE_MS, host) for _, host in found]
+        clocks = [(now + POLITE_MS, visit.host) for visit in found]
         self._db.executemany("UPDATE host SET next_at = ? WHERE id = ?", clocks)
         self._db.executemany("UPDATE host SET active = 0 WHERE id = ?", idle)
         return found
 
-    def _by_scan(self, limit: int, now: int) -> list[tuple[bytes, int]]:
-        found: list[tuple[bytes, int]] = []
+    def _by_scan(self, limit: int, now: int) -> list[Visit]:
+        found: list[Visit] = []
         waiting = self._db.execute(
-            f"SELECT key, host FROM frontier WHERE key > ? AND state = {WAITING} ORDER BY key", (self._scanned_to,)
+            f"SELECT key, host, url FROM frontier WHERE key > ? AND state = {WAITING} ORDER BY key", (self._scanned_to,)
         )
-        for key, host in waiting:
+        for key, host, url in waiting:
             if self._next_at.get(host, 0) <= now:
                 self._next_at[host] = now + POLITE_MS
-                found.append((key, host))
+                found.append(Visit(key, host, 0, url))
                 if len(found) == limit:
                     self._scanned_to = key
                     break

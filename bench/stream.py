@@ -24,10 +24,12 @@ import numpy as np
 
 SEED = 7
 KINDS = ("crawl", "random", "sequential")
-WORDS = (
-    "news article product category blog archive wiki topic forum thread story review"
-    " list item page search tag media video photo docs help about event"
-).split()
+# fmt: off
+WORDS = [
+    "news", "article", "product", "category", "blog", "archive", "wiki", "topic", "forum", "thread", "story", "review",
+    "list", "item", "page", "search", "tag", "media", "video", "photo", "docs", "help", "about", "event",
+]
+# fmt: on
 TOP_LEVELS = ["com", "org", "net", "de", "co.uk", "io", "fr", "ru"]
 MIN_LINKS, MAX_LINKS = 50, 100
 ZIPF_EXPONENT, ZIPF_OFFSET = 0.9, 3.0

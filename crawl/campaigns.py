@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import connections, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from crawl.discover import SEED_LEVEL
+from crawl.fetch.resolver import parse_override, stays_here
 from crawl.models import Campaign, Page, Run, Seed
 from frontier import merge as merging
 from frontier.admission import Link, admit, waiting
@@ -42,6 +45,24 @@ def add_seeds(campaign: Campaign, urls: Iterable[str]) -> int:
     before = campaign.seeds.count()
     Seed.objects.bulk_create(rows, ignore_conflicts=True)
     return campaign.seeds.count() - before
+
+
+def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ()) -> None:
+    """Refuses a campaign whose seeds lie beyond this machine and that nobody could complain about.
+
+    `overrides` are name patterns with the addresses they stand for, beside those of the settings. Raises
+    CampaignError. Whatever the seeds say, the fetch engine keeps a campaign without a contact on this
+    machine (Plan.only_loopback).
+    """
+    if campaign.contact or settings.CONTACT:
+        return
+    pinned = [*overrides, *map(parse_override, settings.RESOLVE)]
+    for url in campaign.seeds.values_list("url", flat=True):
+        if not stays_here(urlsplit(url).hostname or "", pinned):
+            raise CampaignError(
+                f"{url} is not on this machine, and site owners must be able to complain:"
+                " name a mail address or a page as the contact (--contact, or TRAWL_CONTACT)"
+            )
 
 
 def start(campaign: Campaign) -> Run:
@@ -90,12 +111,6 @@ def stop(campaign: Campaign) -> None:
         state=Run.State.STOPPED, ended_at=timezone.now()
     )
     Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.STOPPED)
-
-
-def forget_if_new(campaign: Campaign) -> None:
-    """Deletes a campaign that has never been started."""
-    if not campaign.runs.exists() and not campaign.seeds.exists():
-        campaign.delete()
 
 
 def left_over(campaign: Campaign) -> bool:

@@ -78,7 +78,7 @@ class LocalFleet:
 
     def __init__(self, app: Celery) -> None:
         app.conf.update(
-            broker_url="memory://",
+            broker_url="memory://localhost//",
             broker_transport_options={"polling_interval": 0.02},
             worker_enable_remote_control=False,
         )

@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from crawl.models import Campaign, Run
 from crawl.scope import Scope
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
@@ -49,6 +51,7 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         [pattern for action, pattern in patterns if action == "exclude"],
         campaign.max_depth,
     )
+    contact = campaign.contact or settings.CONTACT
     return Plan(
         campaign=campaign.pk,
         run=run.pk,
@@ -56,8 +59,8 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         scope=scope,
         delay_ms=campaign.delay_ms,
         max_pages=campaign.max_pages,
-        user_agent=user_agent(campaign.contact),
-        only_loopback=not campaign.contact,
+        user_agent=user_agent(contact),
+        only_loopback=not contact,
         warc=campaign.store_warc,
     )
 

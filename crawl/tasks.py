@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from celery import shared_task
-from celery.signals import worker_shutdown, worker_shutting_down
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db.models import Sum
 
@@ -35,7 +35,9 @@ WORKER_ALIVE_MS = 20_000
 MIN_FREE_BYTES = 256 * 1024 * 1024
 # Triggers closer than this to the last one are left to that one.
 DISPATCH_SPACING_SECONDS = 0.03
-MERGE_SPACING_SECONDS = 0.25
+MERGE_SPACING_SECONDS = 0.1
+# A merge costs at least a few fsyncs, so merges take up at most a quarter of the time.
+MERGE_REST = 3
 
 plans = Plans()
 LEASE_MS = settings.LEASE_SECONDS * 1000
@@ -60,7 +62,7 @@ class Trigger:
     """Sends a task, but not again before some time has passed; a late one is sent when it has."""
 
     def __init__(self, task: Any, spacing_seconds: float) -> None:
-        self._task, self._spacing = task, spacing_seconds
+        self._task, self.spacing = task, spacing_seconds
         self._lock = threading.Lock()
         self._next = 0.0
         self._timer: threading.Timer | None = None
@@ -83,7 +85,7 @@ class Trigger:
             self._send()
 
     def _send(self) -> None:
-        self._next = time.monotonic() + self._spacing
+        self._next = time.monotonic() + self.spacing
         self._task.apply_async(expires=5)
 
 
@@ -136,9 +138,11 @@ def quota(gap_ms: int, delay_ms: int | None) -> int:
 @shared_task
 def merge() -> None:
     """Merges the inbox; goes on at once while there is more; sees whether a campaign is finished."""
+    began = time.monotonic()
     done = merging.merge()
     if done.busy:
         return
+    trigger_merge.spacing = max(MERGE_SPACING_SECONDS, MERGE_REST * (time.monotonic() - began))
     if done.new_urls:
         trigger_dispatch()
     if done.links:
@@ -167,6 +171,12 @@ def disk_is_full() -> bool:
 
 trigger_dispatch = Trigger(dispatch, DISPATCH_SPACING_SECONDS)
 trigger_merge = Trigger(merge, MERGE_SPACING_SECONDS)
+
+
+@worker_ready.connect
+def _start_engine(**kwargs: Any) -> None:
+    """A worker says that it has room as soon as it runs; nothing is dispatched before."""
+    engine(make_engine)
 
 
 @worker_shutting_down.connect

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from frontier.models import Inbox
+from frontier.models import HELD, Inbox
 from frontier.politeness import now_ms
 from frontier.router import inbox_alias
 from frontier.state import hash_seed
@@ -47,8 +47,11 @@ def pack(campaign: int, links: Iterable[Link], seed: int) -> Iterator[Inbox]:
 
 
 def _row(campaign: int, links: list[Link], seed: int) -> Inbox:
+    urls, levels = [link.url for link in links], [link.level for link in links]
+    if max(levels) > HELD:  # it would run over into the queue id of its row
+        raise ValueError(f"a priority level is at most {HELD}")
     names: dict[str, int] = {}
-    index = [names.setdefault(link.url.host, len(names)) for link in links]
+    index = [names.setdefault(url.host, len(names)) for url in urls]
     return Inbox(
         campaign=campaign,
         links=len(links),
@@ -56,10 +59,10 @@ def _row(campaign: int, links: list[Link], seed: int) -> Inbox:
         names="\n".join(names),
         name_keys=b"".join([host_key(campaign, name, seed) for name in names]),
         name_index=np.array(index, "<u2").tobytes(),
-        hashes=b"".join([url_hash(link.url.canonical, seed) for link in links]),
-        levels=bytes([link.level for link in links]),
-        depths=np.array([min(link.depth, MAX_DEPTH) for link in links], "<u2").tobytes(),
-        refs="\n".join([to_reference(link.url.fetch, link.url.host) for link in links]),
+        hashes=b"".join([url_hash(url.canonical, seed) for url in urls]),
+        levels=bytes(levels),
+        depths=np.minimum([link.depth for link in links], MAX_DEPTH).astype("<u2").tobytes(),
+        refs="\n".join([to_reference(url.fetch, url.host) for url in urls]),
     )
 
 

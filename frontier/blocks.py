@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -19,7 +20,8 @@ class Blocks:
         """Whether a host ('name' or 'name:port') is blocked, by itself or by a domain above it."""
         if not self._domains:
             return False
-        name = host if host.startswith("[") else host.partition(":")[0]
+        # An IPv6 address has colons of its own, and brackets around it.
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         while name:
             if name in self._domains:
                 return True
@@ -40,16 +42,24 @@ def mark_hosts(sender: Any = None, instance: DomainBlock | None = None, using: s
     """
     if instance is None:
         return
-    domain, blocks = instance.domain, in_force(using)
+    domain = instance.domain
     below = Q(name=domain) | Q(name__startswith=f"{domain}:") | Q(name__endswith=f".{domain}")
     below |= Q(name__contains=f".{domain}:")
-    waiting = set(
-        Queue.objects.using(using)
-        .filter(host__in=Host.objects.filter(below), pending__gt=0)
-        .values_list("host", flat=True)
-    )
-    for host in Host.objects.using(using).filter(below):
-        host.blocked = blocks.covers(host.name)
-        host.active = not host.blocked and host.pk in waiting
-        host.reason = "blocked" if host.blocked else ""
-        host.save(using=using, update_fields=["blocked", "active", "reason"])
+    with transaction.atomic(using=using):
+        # Locked before their queues are looked at, as in frontier.fill.activate.
+        hosts = list(Host.objects.using(using).select_for_update().filter(below).order_by("id"))
+        blocks = in_force(using)
+        waiting = set(
+            Queue.objects.using(using)
+            .filter(host__in=Host.objects.using(using).filter(below), pending__gt=0)
+            .values_list("host", flat=True)
+        )
+        for host in hosts:
+            blocked = blocks.covers(host.name)
+            # A visit that met the block before the host was marked has parked it under this reason.
+            if blocked == host.blocked and not (host.reason == "blocked" and not blocked):
+                continue
+            host.blocked = blocked
+            host.active = not host.blocked and host.pk in waiting
+            host.reason = "blocked" if host.blocked else ""
+            host.save(using=using, update_fields=["blocked", "active", "reason"])

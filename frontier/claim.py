@@ -16,6 +16,9 @@ from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Host
 from frontier.politeness import now_ms
 from frontier.sql import dialect
 
+# The clock of a host whose lease was lost, given the time twice; a free host keeps its own.
+AFTER_LOST_LEASE = "CASE WHEN lease <> 0 AND due_at < %s + gap_ms THEN %s + gap_ms ELSE due_at END"
+
 
 class Claim(NamedTuple):
     """Hosts under one lease."""
@@ -49,8 +52,9 @@ class Visit(NamedTuple):
 def claim(limit: int, *, lease_ms: int, horizon_ms: int = 0, using: str = "default", now: int = 0) -> Claim:
     """Leases up to `limit` hosts that are due within `horizon_ms`, the longest due first.
 
-    A host whose last lease ran out may just have been sent a request that nobody could record, so
-    its clock starts anew.
+    The horizon is for clocks and not for leases: a lease may be renewed until it ends. A host whose
+    last lease ran out may just have been sent a request that nobody could record, so it waits its gap
+    from now on, or longer where its clock says so.
     """
     now = now or now_ms()
     sql = dialect(using)
@@ -59,15 +63,16 @@ def claim(limit: int, *, lease_ms: int, horizon_ms: int = 0, using: str = "defau
         found = sql.select(
             cursor,
             "id",
-            f"FROM frontier_host WHERE active AND next_at <= %s ORDER BY next_at LIMIT %s {sql.SKIP_LOCKED}",
-            [now + horizon_ms, limit],
+            "FROM frontier_host WHERE active AND next_at <= %s AND (lease = 0 OR next_at <= %s)"
+            f" ORDER BY next_at LIMIT %s {sql.SKIP_LOCKED}",
+            [now + horizon_ms, now, limit],
         )
         hosts = sorted(row[0] for row in found)
         if hosts:
             cursor.execute(
-                "UPDATE frontier_host SET due_at = CASE WHEN lease <> 0 THEN %s + gap_ms ELSE due_at END,"
-                f" lease = %s, next_at = %s WHERE id IN {sql.rows('id bigint')}",
-                [now, token, now + lease_ms, sql.pack(hosts)],
+                f"UPDATE frontier_host SET due_at = {AFTER_LOST_LEASE}, lease = %s, next_at = %s"
+                f" WHERE id IN {sql.rows('id bigint')}",
+                [now, now, token, now + lease_ms, sql.pack(hosts)],
             )
     return Claim(token, hosts)
 
@@ -84,15 +89,15 @@ def open_visits(
 
     Only hosts that the token still holds are opened, and each under a new token of its own worker:
     a message that the broker delivers twice finds nothing the second time. `quota(gap_ms, delay_ms)`
-    says how many URLs to take. A host with nothing to visit in these campaigns is let go and stays
-    out of claims until something is added to it or `wake` is called.
+    says how many URLs to take. A host that was blocked meanwhile or has nothing to visit in these
+    campaigns is let go and stays out of claims until something is added to it or `wake` is called.
     """
     sql = dialect(using)
     token = secrets.randbits(62) | 1
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         hosts = sql.select(
             cursor,
-            "id, name, due_at, gap_ms, delay_ms, failures",
+            "id, name, due_at, gap_ms, delay_ms, failures, blocked",
             f"FROM frontier_host WHERE id IN {sql.rows('id bigint')} AND lease = %s ORDER BY id {sql.LOCK_ROWS}",
             [sql.pack(claimed.hosts), claimed.token],
         )
@@ -101,14 +106,14 @@ def open_visits(
             "id, host_id, campaign",
             f"FROM frontier_queue WHERE host_id IN {sql.rows('id bigint')} AND pending > 0"
             f" AND campaign IN {sql.rows('id bigint')}",
-            [sql.pack([host[0] for host in hosts]), sql.pack(campaigns)],
+            [sql.pack([host for host, *_, blocked in hosts if not blocked]), sql.pack(campaigns)],
         )
         of_host: dict[int, list[tuple[int, int]]] = {}
         for queue, host, campaign in queues:
             of_host.setdefault(host, []).append((queue, campaign))
         wanted = [
             (queue, max(1, quota(gap, delay) // len(of_host[host])))
-            for host, _, _, gap, delay, _ in hosts
+            for host, _, _, gap, delay, *_ in hosts
             for queue, _ in of_host.get(host, ())
         ]
         taken: dict[int, list[QueuedVisit]] = {}
@@ -127,7 +132,7 @@ def open_visits(
         )
     return [
         Visit(host, name, token, due, gap, delay, failures, taken[host])
-        for host, name, due, gap, delay, failures in hosts
+        for host, name, due, gap, delay, failures, _ in hosts
         if host in taken
     ]
 
@@ -135,23 +140,25 @@ def open_visits(
 def renew(leases: Iterable[tuple[int, int]], *, lease_ms: int, using: str = "default") -> None:
     """Sets the end of leases (host id, token) anew; those that were lost stay lost."""
     sql = dialect(using)
+    held = sql.pack(sorted(leases))
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [held])
         cursor.execute(
             "UPDATE frontier_host SET next_at = %s"
             f" FROM {sql.rows('id bigint, token bigint')} held"
             " WHERE frontier_host.id = held.id AND frontier_host.lease = held.token",
-            [now_ms() + lease_ms, sql.pack(sorted(leases))],
+            [now_ms() + lease_ms, held],
         )
 
 
 def wake(campaign: int, using: str = "default") -> None:
     """Makes the hosts of a campaign claimable again, after it was paused or stopped."""
+    idle = (
+        "NOT active AND NOT blocked AND id IN (SELECT host_id FROM frontier_queue WHERE campaign = %s AND pending > 0)"
+    )
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        cursor.execute(
-            "UPDATE frontier_host SET active = true WHERE NOT active AND NOT blocked AND id IN"
-            " (SELECT host_id FROM frontier_queue WHERE campaign = %s AND pending > 0)",
-            [campaign],
-        )
+        dialect(using).lock_hosts(cursor, idle, [campaign])
+        cursor.execute(f"UPDATE frontier_host SET active = true WHERE {idle}", [campaign])
 
 
 def free_all_leases(using: str = "default") -> int:
@@ -163,12 +170,16 @@ def free_all_leases(using: str = "default") -> int:
     now = now_ms()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(
-            "UPDATE frontier_host SET lease = 0, due_at = %s + gap_ms, next_at = %s + gap_ms WHERE lease <> 0",
-            [now, now],
+            f"UPDATE frontier_host SET lease = 0, due_at = {AFTER_LOST_LEASE}, next_at = {AFTER_LOST_LEASE}"
+            " WHERE lease <> 0",
+            [now, now, now, now],
         )
         return int(cursor.rowcount)
 
 
 def leased(using: str = "default") -> int:
-    """How many hosts are leased now; bounded by what the workers hold, so the count is cheap."""
-    return Host.objects.using(using).exclude(lease=0).count()
+    """How many hosts are leased now; bounded by what the workers hold, so the count is cheap.
+
+    Leases that ran out do not count: that of a blocked host stays until the block is lifted.
+    """
+    return Host.objects.using(using).exclude(lease=0).filter(next_at__gt=now_ms()).count()

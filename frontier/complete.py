@@ -20,7 +20,8 @@ class Clock(NamedTuple):
 class Release(NamedTuple):
     """A host to give back: its clock, its failures in a row, and why it waits ('' for politeness).
 
-    A parked host is not claimed again until `frontier.claim.wake`; what waits on it stays.
+    A parked host is not claimed again until `frontier.claim.wake` or until a URL is added to it; what
+    waits on it stays.
     """
 
     host: int
@@ -41,12 +42,15 @@ def finish(rows: Iterable[int], using: str = "default") -> None:
 def set_clocks(clocks: Iterable[Clock], using: str = "default") -> None:
     """Stores when hosts under lease may be asked again, so that a crash cannot make anyone impolite."""
     sql = dialect(using)
+    told = sorted(clocks)
+    held = sql.pack([(clock.host, clock.token) for clock in told])
     with connections[using].cursor() as cursor:
+        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [held])
         cursor.execute(
             "UPDATE frontier_host SET due_at = told.due, gap_ms = told.gap"
             f" FROM {sql.rows('id bigint, token bigint, due bigint, gap bigint')} told"
             " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
-            [sql.pack(sorted(clocks))],
+            [sql.pack(told)],
         )
 
 
@@ -59,11 +63,7 @@ def release(visits: Iterable[Release], using: str = "default") -> None:
     done = sorted(visits)
     ids = sql.pack([visit.host for visit in done])
     with connections[using].cursor() as cursor:
-        if sql.LOCK_ROWS:
-            cursor.execute(
-                f"SELECT id FROM frontier_host WHERE id IN {sql.rows('id bigint')} ORDER BY id {sql.LOCK_ROWS}",
-                [ids],
-            )
+        sql.lock_hosts(cursor, f"id IN {sql.rows('id bigint')}", [ids])
         cursor.execute(
             "UPDATE frontier_host SET lease = 0, due_at = told.due, next_at = told.due, gap_ms = told.gap,"
             " failures = told.failures, reason = told.reason, active = NOT blocked AND NOT told.parked AND EXISTS"

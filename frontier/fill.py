@@ -26,8 +26,7 @@ def fill(cursor: Any, using: str, queues: I64, levels: I64, depths: I64, refs: l
     if not len(queues):
         return 0
     sql = dialect(using)
-    arrival = np.arange(len(queues))
-    order = np.lexsort((arrival, levels, queues))
+    order = np.argsort((queues << PRIORITY_BITS) | levels, kind="stable")
     queues, levels = queues[order], levels[order]
     starts = np.flatnonzero(np.r_[True, queues[1:] != queues[:-1]])
     touched = queues[starts]
@@ -74,8 +73,7 @@ def activate(cursor: Any, using: str, queues: I64) -> None:
     sql = dialect(using)
     ids = sql.pack(queues.tolist())
     owned = f"SELECT host_id FROM frontier_queue WHERE id IN {sql.rows('id bigint')} AND pending > 0"
-    if sql.LOCK_ROWS:
-        cursor.execute(f"SELECT id FROM frontier_host WHERE id IN ({owned}) ORDER BY id {sql.LOCK_ROWS}", [ids])
+    sql.lock_hosts(cursor, f"id IN ({owned})", [ids])
     cursor.execute(
         f"UPDATE frontier_host SET active = true WHERE NOT active AND NOT blocked AND id IN ({owned})", [ids]
     )

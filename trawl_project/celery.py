@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging
-from kombu import Queue
+from kombu import Exchange, Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trawl_project.settings")
 
@@ -29,8 +29,11 @@ def fetch_queues() -> list[str]:
 
 app = Celery("trawl", broker=settings.BROKER_URL)
 app.conf.update(
-    task_queues=[Queue(name) for name in [CONTROL_QUEUE, *fetch_queues()]],
+    # Without an exchange and key of its own a queue is bound to the default's, and gets its messages too.
+    task_queues=[Queue(name, Exchange("trawl"), routing_key=name) for name in [CONTROL_QUEUE, *fetch_queues()]],
     task_default_queue=CONTROL_QUEUE,
+    task_default_exchange="trawl",
+    task_default_routing_key=CONTROL_QUEUE,
     task_serializer="json",
     accept_content=["json"],
     task_ignore_result=True,

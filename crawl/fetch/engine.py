@@ -208,7 +208,7 @@ class Engine:
                 except InvalidURL:
                     follow = ""
                 if follow:
-                    self._ask_robots(visit, origin, target, follow, hops + 1)
+                    visit.wait(target, lambda: self._ask_robots(visit, origin, target, follow, hops + 1))
                     return
             self._judge_robots(visit, origin, target, response)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 
+from crawl.fetch.guard import is_loopback
+
 # getaddrinfo does not tell a record's own lifetime; five minutes is what browsers settle on.
 POSITIVE_SECONDS = 300
 NEGATIVE_SECONDS = 30
@@ -71,6 +73,14 @@ class Resolver:
     def close(self) -> None:
         """Stops the look-up threads; look-ups under way are given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def stays_here(name: str, overrides: Iterable[tuple[str, str]]) -> bool:
+    """Whether a host name can only mean this machine, told without a look-up."""
+    for pattern, address in overrides:
+        if fnmatchcase(name, pattern):
+            return is_loopback(address)
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name.strip("[]"))
 
 
 def parse_override(text: str) -> tuple[str, str]:

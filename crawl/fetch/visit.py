@@ -129,6 +129,7 @@ class HostVisit:
     started: float = field(default_factory=time.time)
     due_at: float = 0.0  # seconds of time.time(): when the next request may arrive
     gap_ms: int = 0
+    last_arrival: float = 0.0
     failures: int = 0
     reason: str = ""
     parked: bool = False
@@ -160,13 +161,14 @@ class HostVisit:
                 continue
             robots = around.robots(origin_of(target.url.fetch))
             if robots is None:
+                self._keep_gap(gap_ms(self.lease.delay_ms, target.plan.delay_ms, None))
                 around.fetch_robots(self, origin_of(target.url.fetch), target)
                 return
             verdict = robots.verdict(target.url.fetch)
             if not verdict.allowed:
                 around.record(self, Outcome(target, error=Kind.ROBOTS_DENIED, detail=verdict.rule or ""))
                 continue
-            self.gap_ms = gap_ms(self.lease.delay_ms, target.plan.delay_ms, robots.crawl_delay)
+            self._keep_gap(gap_ms(self.lease.delay_ms, target.plan.delay_ms, robots.crawl_delay))
             self.wait(target, partial(self._resolve, target))
             return
         self._end()
@@ -234,7 +236,13 @@ class HostVisit:
 
     def arrived(self, response: Response) -> None:
         """Sets the clock by a request that was made."""
-        self.due_at = max(self.due_at, response.arrived_at + self.gap_ms / 1000)
+        self.last_arrival = max(self.last_arrival, response.arrived_at)
+        self._keep_gap(self.gap_ms)
+
+    def _keep_gap(self, gap: int) -> None:
+        """The gap (ms) that the next request must keep from the last one; robots.txt may have changed it."""
+        self.gap_ms = gap
+        self.due_at = max(self.due_at, self.last_arrival + gap / 1000)
 
     def _answered(self, target: Target, response: Response) -> None:
         self.arrived(response)

@@ -73,11 +73,15 @@ class SeenIndex:
         return run
 
     def sweep(self) -> None:
-        """Deletes files of merges that a crash kept from being committed. Only for the holder of the merge lock."""
+        """Deletes files, whole and half-written, of merges that a crash kept from being committed.
+
+        Only for the holder of the merge lock.
+        """
         listed = {file for held in self._runs.values() for file in held}
-        for path in self.directory.glob("*.run"):
-            if path.name not in listed:
-                path.unlink(missing_ok=True)
+        for pattern in ("*.run", "*.tmp"):
+            for path in self.directory.glob(pattern):
+                if path.name not in listed:
+                    path.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         return sum(map(len, self._runs[URL].values()))

@@ -164,5 +164,8 @@ def load(path: Path) -> Run:
     empty = np.empty(0, np.uint64)
     if not count:
         return Run(empty, empty, empty)
-    mapped = np.memmap(path, "<u8", "r", HEADER, (columns, count))
+    try:
+        mapped = np.memmap(path, "<u8", "r", HEADER, (columns, count))
+    except OSError as error:  # replaced by a merge since it was looked at
+        raise DamagedRun(f"{path}: {error.strerror}") from error
     return Run(mapped[0], mapped[1], mapped[2] if columns == 3 else empty)

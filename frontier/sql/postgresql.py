@@ -29,6 +29,12 @@ def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> li
     return [list(row) for row in cursor.fetchall()]
 
 
+def lock_hosts(cursor: Any, condition: str, params: Sequence[Any]) -> None:
+    """Locks the hosts that meet a condition, in key order: an UPDATE of many rows locks them in any
+    order, and two of those can wait for each other."""
+    cursor.execute(f"SELECT id FROM frontier_host WHERE {condition} ORDER BY id FOR UPDATE", params)
+
+
 def insert_urls(cursor: Any, ids: Sequence[int], depths: Sequence[int], refs: Sequence[str]) -> None:
     """Adds queue rows by COPY. A query may hold a backslash, the escape character of COPY."""
     texts = [ref.replace("\\", "\\\\") for ref in refs] if any("\\" in ref for ref in refs) else refs

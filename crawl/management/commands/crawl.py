@@ -11,10 +11,10 @@ import time
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
 from rich.console import Console
 
 from crawl import campaigns, tasks
@@ -27,7 +27,7 @@ from crawl.models import Campaign, Run, ScopeRule
 from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
-from crawl.scope import InvalidScope
+from crawl.scope import InvalidScope, Scope
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.celery import app
 
@@ -77,9 +77,15 @@ def prepare(options: dict[str, Any]) -> Campaign:
     if not seeds and not options["name"]:
         raise CommandError("nothing to crawl: give a URL or --seeds FILE", returncode=USAGE)
     urls = [_seed(text) for text in seeds]
+    Scope("any", [], options["include"] or (), options["exclude"] or ())  # refuses a bad pattern before all else
+    with transaction.atomic():
+        return _prepared(options, urls)
+
+
+def _prepared(options: dict[str, Any], urls: list[URL]) -> Campaign:
     campaign = _campaign(options, urls)
-    _check_contact(campaign, urls, options)
     campaigns.add_seeds(campaign, [url.fetch for url in urls])
+    campaigns.check_contact(campaign, options["resolve"])
     for action in (ScopeRule.Action.INCLUDE, ScopeRule.Action.EXCLUDE):
         if options[action] is not None:
             campaign.scope_rules.filter(action=action).delete()
@@ -96,19 +102,18 @@ def _campaign(options: dict[str, Any], urls: list[URL]) -> Campaign:
         "max_depth": options["depth"],
         "max_pages": options["pages"],
         "delay_ms": options["delay"],
-        "contact": options["contact"] or settings.CONTACT or None,
+        "contact": options["contact"],
         "store_warc": False if options["no_warc"] else None,
     }
     given = {field: value for field, value in given.items() if value is not None}
-    for pattern in [*(options["include"] or ()), *(options["exclude"] or ())]:
-        _check_pattern(pattern)
-    campaign, made = Campaign.objects.get_or_create(name=name, defaults=given)
-    if not made:
-        if not urls and not campaign.seeds.exists():
-            raise CommandError(f"there is no campaign '{name}'", returncode=USAGE)
-        for field, value in given.items():
-            setattr(campaign, field, value)
-        campaign.save()
+    campaign = Campaign.objects.filter(name=name).first()
+    if campaign is None:
+        if not urls:
+            raise CommandError(f"there is no campaign '{name}': give a URL to make it", returncode=USAGE)
+        return Campaign.objects.create(name=name, **given)
+    for field, value in given.items():
+        setattr(campaign, field, value)
+    campaign.save()
     return campaign
 
 
@@ -240,32 +245,6 @@ def _resume_command(campaign: Campaign) -> str:
     return shlex.join(["trawl", *words])
 
 
-def _check_contact(campaign: Campaign, urls: list[URL], options: dict[str, Any]) -> None:
-    """A campaign without a contact stays on this machine; this says so before it starts."""
-    if campaign.contact:
-        return
-    overrides = [*options["resolve"], *(parse_override(text) for text in settings.RESOLVE)]
-    for url in urls:
-        if not _on_this_machine(urlsplit(url.fetch).hostname or "", overrides):
-            campaigns.forget_if_new(campaign)
-            raise CommandError(
-                f"{url.fetch} is not on this machine: site owners must be able to complain."
-                " Say where with --contact MAIL-or-URL, or set TRAWL_CONTACT",
-                returncode=USAGE,
-            )
-
-
-def _on_this_machine(name: str, overrides: list[tuple[str, str]]) -> bool:
-    from fnmatch import fnmatchcase
-
-    from crawl.fetch.guard import is_loopback
-
-    for pattern, address in overrides:
-        if fnmatchcase(name, pattern):
-            return is_loopback(address)
-    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
-
-
 def _seed(text: str) -> URL:
     if "://" not in text:
         raise CommandError(f"'{text}' is not a URL: write it with http:// or https://", returncode=USAGE)
@@ -286,12 +265,6 @@ def _seed_file(name: str | None) -> list[str]:
         raise CommandError(f"{name} is not a UTF-8 text file", returncode=USAGE) from None
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
-
-
-def _check_pattern(text: str) -> None:
-    from crawl.scope import Scope
-
-    Scope("any", [], include=[text])
 
 
 def _checked(parse: Any) -> Any:

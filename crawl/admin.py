@@ -1,0 +1,151 @@
+"""Campaigns in the admin: made, started and stopped here; what they found is to look at."""
+
+from collections.abc import Callable
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from crawl import campaigns
+from crawl.models import Campaign, Fetch, Page, RobotsFile, Run, ScopeRule, Seed, Tally, WarcFile, Worker
+from crawl.plan import read_plan
+from crawl.progress import size
+from crawl.scope import InvalidScope
+from frontier.admin import ReadOnly
+from frontier.moments import moment
+
+
+class SeedInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = Seed
+    extra = 1
+    fields = ("url", "admitted")
+    readonly_fields = ("admitted",)
+
+
+class ScopeRuleInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = ScopeRule
+    extra = 0
+
+
+@admin.register(Campaign)
+class CampaignAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ("name", "status", "reach", "max_depth", "max_pages", "delay_ms", "contact", "reason")
+    list_filter = ("status",)
+    search_fields = ("name",)
+    readonly_fields = ("status", "reason")
+    inlines = (SeedInline, ScopeRuleInline)
+    actions = ("start", "pause", "stop", "again")
+
+    @admin.action(description="Start, or go on with, the chosen campaigns", permissions=["change"])
+    def start(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
+        self._each(request, chosen, self._start, "started")
+
+    def _start(self, campaign: Campaign) -> None:
+        read_plan(campaign, Run(campaign=campaign))
+        campaigns.check_contact(campaign)
+        campaigns.start(campaign)
+
+    @admin.action(description="Pause the chosen campaigns", permissions=["change"])
+    def pause(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
+        self._each(request, chosen, campaigns.pause, "paused")
+
+    @admin.action(description="Stop the chosen campaigns", permissions=["change"])
+    def stop(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
+        self._each(request, chosen, campaigns.stop, "stopped")
+
+    @admin.action(description="Visit everything of the chosen campaigns again", permissions=["change"])
+    def again(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
+        self._each(request, chosen, campaigns.again, "started again")
+
+    def _each(
+        self, request: HttpRequest, chosen: QuerySet[Campaign], act: Callable[[Campaign], object], done: str
+    ) -> None:
+        for campaign in chosen:
+            try:
+                act(campaign)
+            except (campaigns.CampaignError, InvalidScope) as error:
+                self.message_user(request, f"{campaign}: {error}", messages.ERROR)
+            else:
+                self.message_user(request, f"{campaign} is {done}.")
+
+
+class TallyInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = Tally
+    extra = 0
+    can_delete = False
+    readonly_fields = fields = ("kind", "count", "example")
+
+    def has_add_permission(self, request: HttpRequest, obj: Run | None = None) -> bool:
+        return False
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnly):
+    list_display = ("campaign", "number", "state", "started_at", "ended_at", "requests", "pages", "received")
+    list_select_related = ("campaign",)
+    list_filter = ("state",)
+    inlines = (TallyInline,)
+
+    @admin.display(description="received")
+    def received(self, run: Run) -> str:
+        return size(run.bytes)
+
+
+@admin.register(Page)
+class PageAdmin(ReadOnly):
+    list_display = ("ref", "status", "error", "fetched", "length", "content_type", "title")
+    ordering = ("id",)
+
+    @admin.display(description="fetched")
+    def fetched(self, page: Page) -> str:
+        return moment(page.fetched_at)
+
+
+@admin.register(Fetch)
+class FetchAdmin(ReadOnly):
+    list_display = ("id", "page", "when", "status", "error", "ms", "length", "address")
+    list_select_related = ("page",)
+    raw_id_fields = ("page",)
+    ordering = ("-id",)
+
+    @admin.display(description="at")
+    def when(self, fetch: Fetch) -> str:
+        return moment(fetch.at)
+
+
+@admin.register(RobotsFile)
+class RobotsFileAdmin(ReadOnly):
+    list_display = ("origin", "status", "fetched", "expires")
+    search_fields = ("origin__startswith",)
+    fields = ("origin", "status", "fetched", "expires", "text")
+    readonly_fields = ("fetched", "expires", "text")
+
+    @admin.display(description="fetched")
+    def fetched(self, row: RobotsFile) -> str:
+        return moment(row.fetched_at)
+
+    @admin.display(description="asked for again")
+    def expires(self, row: RobotsFile) -> str:
+        return moment(row.expires_at)
+
+    @admin.display(description="robots.txt")
+    def text(self, row: RobotsFile) -> str:
+        return bytes(row.body).decode("utf-8", "replace")
+
+
+@admin.register(WarcFile)
+class WarcFileAdmin(ReadOnly):
+    list_display = ("name", "directory", "stored", "closed")
+
+    @admin.display(description="size")
+    def stored(self, row: WarcFile) -> str:
+        return size(row.bytes)
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnly):
+    list_display = ("name", "seen", "visiting", "capacity")
+
+    @admin.display(description="last sign of life")
+    def seen(self, row: Worker) -> str:
+        return moment(row.seen_at)

@@ -1,0 +1,142 @@
+"""Manners as the server sees them: gaps, robots.txt, and waits that it asks for."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.crawl.running import LOCAL, crawl
+from tests.scripted import Answer, Asked, page, redirect, scripted
+
+TEXT = {"Content-Type": "text/plain"}
+
+
+def gaps(asked: list[Asked]) -> list[float]:
+    """Seconds between the arrivals of requests, robots.txt included."""
+    return [b.time - a.time for a, b in pairwise(asked)]
+
+
+def test_requests_to_a_host_are_a_delay_apart_robots_included(tmp_path: Path) -> None:
+    with scripted({"/": page("/a", "/b"), "/a": page(), "/b": page()}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--delay", "0.4")
+    assert len(site.asked) == 4
+    assert min(gaps(site.asked)) >= 0.39
+
+
+def test_a_crawl_delay_beyond_our_own_is_kept(tmp_path: Path) -> None:
+    robots = Answer("User-agent: *\nCrawl-delay: 1\n", headers=TEXT)
+    with scripted({"/robots.txt": robots, "/": page("/a"), "/a": page()}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert min(gaps(site.asked)) >= 0.99
+
+
+def test_what_robots_txt_forbids_is_not_asked_for_and_told(tmp_path: Path) -> None:
+    robots = Answer("User-agent: trawl\nDisallow: /private\n", headers=TEXT)
+    with scripted({"/robots.txt": robots, "/": page("/private/x", "/open"), "/open": page()}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert site.paths() == ["/", "/open"]
+    [error] = ran.told["errors"]
+    assert error["kind"] == "robots-denied"
+    assert "Disallow: /private" in error["example"]
+
+
+def test_robots_txt_is_asked_for_once_whatever_the_number_of_visits(tmp_path: Path) -> None:
+    site_map = {f"/{n}": page(f"/{n + 1}") for n in range(20)}
+    with scripted({"/": page("/0"), **site_map}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--again")
+    assert [asked.path for asked in site.asked].count("/robots.txt") == 1
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_robots_txt_that_fails_closes_the_host(tmp_path: Path, status: int) -> None:
+    with scripted({"/robots.txt": Answer(status=status), "/": page()}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert site.paths() == []
+    assert ran.code == 1
+    assert [error["kind"] for error in ran.told["errors"]] == ["robots-unreachable"]
+
+
+def test_robots_txt_rules_hold_for_the_first_host_of_a_redirect_chain(tmp_path: Path) -> None:
+    rules = Answer("User-agent: *\nDisallow: /closed\n", headers=TEXT)
+    with scripted({"/rules.txt": rules}) as other, scripted({}) as site:
+        hops = {f"/hop{n}": redirect(f"/hop{n + 1}") for n in range(1, 4)}
+        site.script = {
+            "/robots.txt": redirect("/hop1", 301),
+            **hops,
+            "/hop4": redirect(f"{other.url}/rules.txt"),
+            "/": page("/closed", "/open"),
+            "/open": page(),
+        }
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+        assert [asked.path for asked in other.asked] == ["/rules.txt"]
+    assert "/closed" not in site.paths()
+    assert "/open" in site.paths()
+
+
+def test_a_sixth_redirect_of_robots_txt_means_that_there_is_none(tmp_path: Path) -> None:
+    hops = {f"/hop{n}": redirect(f"/hop{n + 1}") for n in range(1, 9)}
+    with scripted({"/robots.txt": redirect("/hop1"), **hops, "/": page()}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert [path for path in site.paths() if path.startswith("/hop")] == [f"/hop{n}" for n in range(1, 6)]
+    assert "/" in site.paths()
+
+
+def test_two_hosts_with_different_robots_txt_are_each_judged_by_their_own(tmp_path: Path) -> None:
+    def robots(asked: Asked) -> Answer:
+        closed = asked.host.startswith("www.")
+        return Answer(f"User-agent: *\nDisallow: {'/' if closed else ''}\n", headers=TEXT)
+
+    with scripted({"/robots.txt": robots, "/": page()}) as site:
+        seeds = [f"http://example.test:{site.port}/", f"http://www.example.test:{site.port}/"]
+        crawl(tmp_path, *seeds, *LOCAL, "--resolve", "*.test=127.0.0.1")
+    assert [asked.host for asked in site.asked if asked.path == "/"] == [f"example.test:{site.port}"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_retry_after_parks_the_whole_host_for_as_long(tmp_path: Path, status: int) -> None:
+    def busy_once(asked: Asked) -> Answer:
+        first = [a.path for a in site.asked].count("/busy") == 1
+        return Answer(status=status, headers={"Retry-After": "2"}) if first else page()
+
+    with scripted({"/": page("/busy", "/b"), "/busy": busy_once, "/b": page()}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert ran.code == 0
+    assert site.paths() == ["/", "/busy", "/busy", "/b"]
+    first, second = (asked.time for asked in site.asked if asked.path == "/busy")
+    assert second - first >= 2
+    assert ran.told["pages"] == 3
+
+
+@pytest.mark.parametrize("value", ["-5", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"])
+def test_a_retry_after_that_makes_no_sense_never_means_at_once(tmp_path: Path, value: str) -> None:
+    def busy_once(asked: Asked) -> Answer:
+        first = [a.path for a in site.asked].count("/") == 1
+        return Answer(status=503, headers={"Retry-After": value}) if first else page()
+
+    with scripted({"/": busy_once}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+    first, second = (asked.time for asked in site.asked if asked.path == "/")
+    assert second - first >= 5
+
+
+def test_a_server_error_is_tried_again_later_and_then_told(tmp_path: Path) -> None:
+    with scripted({"/": page("/broken"), "/broken": Answer("oh", status=500)}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    times = [asked.time for asked in site.asked if asked.path == "/broken"]
+    assert len(times) == 3
+    assert times[1] - times[0] >= 5
+    assert times[2] - times[1] >= 10
+    assert ran.code == 0
+    assert ran.told["status"] == {"200": 1, "500": 3}
+
+
+def test_nofollow_is_obeyed_on_links_pages_and_in_headers(tmp_path: Path) -> None:
+    pages = {
+        "/": Answer("<a rel=nofollow href=/no1>n</a><a href=/meta>m</a><a href=/header>h</a>"),
+        "/meta": page("/no2", head="<meta name=robots content=nofollow>"),
+        "/header": Answer("<a href=/no3>n</a>", headers={"X-Robots-Tag": "nofollow"}),
+    }
+    with scripted(pages) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert sorted(site.paths()) == ["/", "/header", "/meta"]

@@ -1,0 +1,107 @@
+"""A web server whose answers a test writes down: path -> answer, or a function of the request.
+
+One server answers for any number of names; the log tells the Host header of each request.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+
+@dataclass
+class Answer:
+    """An HTTP answer; the body is HTML unless the headers say otherwise."""
+
+    body: str = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Asked(NamedTuple):
+    """A request as it arrived (time.monotonic())."""
+
+    time: float
+    host: str
+    path: str
+    headers: dict[str, str]
+
+
+Script = Mapping[str, Answer | Callable[[Asked], Answer]]
+
+
+def page(*links: str, head: str = "") -> Answer:
+    """A page with these links."""
+    return Answer(
+        f"<html><head>{head}</head><body>{''.join(f'<a href={link!r}>x</a>' for link in links)}</body></html>"
+    )
+
+
+def redirect(where: str, status: int = 302) -> Answer:
+    """A redirect."""
+    return Answer(status=status, headers={"Location": where})
+
+
+class ScriptedSite(ThreadingHTTPServer):
+    """The server. Unknown paths answer 404, so robots.txt allows everything unless it is scripted."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, script: Script) -> None:
+        self.script = dict(script)
+        self.asked: list[Asked] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def paths(self) -> list[str]:
+        """The paths that were asked for, robots.txt left out."""
+        return [asked.path for asked in self.asked if asked.path != "/robots.txt"]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: ScriptedSite
+
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        asked = Asked(time.monotonic(), headers.get("host", ""), self.path, headers)
+        self.server.asked.append(asked)
+        answer = self.server.script.get(self.path, Answer("not here", 404))
+        if not isinstance(answer, Answer):
+            answer = answer(asked)
+        body = b"" if answer.status == 304 else answer.body.encode()
+        self.send_response(answer.status)
+        for name, value in {"Content-Type": "text/html; charset=utf-8", **answer.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def scripted(script: Script) -> Iterator[ScriptedSite]:
+    """A running server with these answers."""
+    site = ScriptedSite(script)
+    thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.shutdown()
+        thread.join()
+        site.server_close()
