@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from bench.design import CAMPAIGN, HASH_SEED, POLITE_MS, Visit
 from frontier.admission import Link, admit
 from frontier.claim import claim, open_visits
-from frontier.complete import Release, finish, release
+from frontier.complete import Release, finish, settle
 from frontier.merge import MAX_LINKS, merge
 from frontier.models import FrontierState, Host, QueuedUrl
 from frontier.politeness import now_ms
@@ -73,7 +73,7 @@ class TrawlFrontier:
         due = now_ms() + POLITE_MS
         with transaction.atomic():
             finish(int(visit.row) for visit in visits)
-            release(Release(visit.host, visit.token, due, POLITE_MS, 0, "") for visit in visits)
+            settle([], [Release(visit.host, visit.token, due, POLITE_MS, 0, "") for visit in visits])
 
 
 def _checkpoint() -> None:

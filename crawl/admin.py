@@ -13,6 +13,8 @@ from crawl.progress import size
 from crawl.scope import InvalidScope
 from frontier.admin import ReadOnly
 from frontier.moments import moment
+from frontier.names import host_of
+from frontier.urls import from_reference
 
 
 class SeedInline(admin.TabularInline):  # type: ignore[type-arg]
@@ -93,8 +95,12 @@ class RunAdmin(ReadOnly):
 
 @admin.register(Page)
 class PageAdmin(ReadOnly):
-    list_display = ("ref", "status", "error", "fetched", "length", "content_type", "title")
+    list_display = ("url", "status", "error", "fetched", "length", "content_type", "title")
     ordering = ("id",)
+
+    @admin.display(description="URL")
+    def url(self, page: Page) -> str:
+        return from_reference(page.ref, host_of(page.queue_id))
 
     @admin.display(description="fetched")
     def fetched(self, page: Page) -> str:
@@ -103,10 +109,14 @@ class PageAdmin(ReadOnly):
 
 @admin.register(Fetch)
 class FetchAdmin(ReadOnly):
-    list_display = ("id", "page", "when", "status", "error", "ms", "length", "address")
+    list_display = ("when", "url", "status", "error", "ms", "length", "address")
     list_select_related = ("page",)
     raw_id_fields = ("page",)
     ordering = ("-id",)
+
+    @admin.display(description="URL")
+    def url(self, fetch: Fetch) -> str:
+        return from_reference(fetch.page.ref, host_of(fetch.page.queue_id))
 
     @admin.display(description="at")
     def when(self, fetch: Fetch) -> str:

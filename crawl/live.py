@@ -42,7 +42,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A sentence above the panel."""
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def show(self, now: Standing) -> None:
         """Shows the latest numbers."""
@@ -69,7 +69,8 @@ class Display:
         grid.add_row("pages", f"{now.run.pages:,}   {rate:,.1f} a second   {size(now.run.bytes)}")
         grid.add_row("queue", f"{now.waiting_urls:,} URLs on {now.hosts:,} hosts, {now.visiting:,} being visited")
         grid.add_row("errors", Text(f"{now.errors:,}", style="yellow" if now.errors else ""))
-        grid.add_row("time", duration(now.run.busy_ms / 1000))
+        left = f", about {duration(now.waiting_urls / rate)} for what is known" if rate and now.waiting_urls else ""
+        grid.add_row("time", f"{duration(now.run.busy_ms / 1000)}{left}")
         if now.waits_for:
             grid.add_row("waits for", Text(now.waits_for, overflow="ellipsis", no_wrap=True))
         return grid

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from crawl.models import Campaign, Run
 from crawl.scope import Scope
+from frontier.claim import wake
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 from trawl_project.version import AGENT, VERSION
 
@@ -79,7 +80,11 @@ class Plans:
             runs = Run.objects.filter(state=Run.State.RUNNING, campaign__status=Campaign.Status.RUNNING).select_related(
                 "campaign"
             )
-            self._plans = {run.campaign.pk: read_plan(run.campaign, run) for run in runs}
+            plans = {run.campaign.pk: read_plan(run.campaign, run) for run in runs}
+            # While this process did not know of a campaign it may have found the campaign's hosts idle.
+            for campaign in plans.keys() - self._plans.keys():
+                wake(campaign)
+            self._plans = plans
             self._read_at = now
         return self._plans
 

@@ -25,7 +25,7 @@ from crawl.fetch.visit import Outcome
 from crawl.store.archive import Archive
 from frontier.admission import Link, admit
 from frontier.claim import renew
-from frontier.complete import Clock, Release, finish, release, set_clocks
+from frontier.complete import Clock, Release, finish, settle
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +210,10 @@ class Writer(threading.Thread):
         done = [record.outcome.target.row for record in batch.records]
         with transaction.atomic(), connections["default"].cursor() as cursor:
             finish(row for row in done if row is not None)
-            set_clocks(clock for host, clock in clocks.items() if host not in leaving)
-            release(ended.release for ended in batch.ended)
+            settle(
+                [clock for host, clock in clocks.items() if host not in leaving],
+                [ended.release for ended in batch.ended],
+            )
             self._archive.save_positions()
             rows.store(cursor, batch.records, batch.archived)
             rows.store_robots(cursor, batch.robots)

@@ -87,9 +87,9 @@ def table(told: Summary, resume: str) -> Group:
     if told.waiting_urls - told.unreachable_urls > 0:
         numbers.add_row("still waiting", f"{told.waiting_urls - told.unreachable_urls:,} URLs")
     if told.warc_files:
-        numbers.add_row(
-            "WARC", told.warc_files[0] + (f" and {len(told.warc_files) - 1} more" * (len(told.warc_files) > 1))
-        )
+        folder = told.warc_files[0].rpartition("/")[0]
+        files = "1 file" if len(told.warc_files) == 1 else f"{len(told.warc_files)} files"
+        numbers.add_row("WARC", Text(f"{folder}/ ({files})", overflow="fold"))
     parts: list[Any] = [Text(f"\n{told.campaign}, run {told.run}: {told.state}", style="bold"), numbers]
     if told.errors:
         errors = Table("not fetched", "URLs", "for example", box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -9,6 +9,8 @@ from django.http import HttpRequest
 from frontier.bounded import BoundedPaginator
 from frontier.models import DomainBlock, FrontierState, Host, Inbox, Queue, QueuedUrl, SeenRun
 from frontier.moments import moment
+from frontier.names import host_of
+from frontier.urls import from_reference
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -63,8 +65,12 @@ class QueueAdmin(ReadOnly):
 
 @admin.register(QueuedUrl)
 class QueuedUrlAdmin(ReadOnly):
-    list_display = ("ref", "queue_id", "priority", "depth")
+    list_display = ("url", "priority", "depth")
     ordering = ("id",)
+
+    @admin.display(description="URL")
+    def url(self, row: QueuedUrl) -> str:
+        return from_reference(row.ref, host_of(row.queue_id))
 
 
 @admin.register(Inbox)

@@ -1,7 +1,7 @@
 """The end of visits: URLs done, clocks set, hosts given back, all in the caller's transaction."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connections
 
@@ -39,39 +39,43 @@ def finish(rows: Iterable[int], using: str = "default") -> None:
         dialect(using).delete_urls(cursor, sorted(rows))
 
 
-def set_clocks(clocks: Iterable[Clock], using: str = "default") -> None:
-    """Stores when hosts under lease may be asked again, so that a crash cannot make anyone impolite."""
-    sql = dialect(using)
-    told = sorted(clocks)
-    held = sql.pack([(clock.host, clock.token) for clock in told])
-    with connections[using].cursor() as cursor:
-        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [held])
-        cursor.execute(
-            "UPDATE frontier_host SET due_at = told.due, gap_ms = told.gap"
-            f" FROM {sql.rows('id bigint, token bigint, due bigint, gap bigint')} told"
-            " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
-            [sql.pack(told)],
-        )
+def settle(clocks: Iterable[Clock], visits: Iterable[Release] = (), using: str = "default") -> None:
+    """Stores what became of leased hosts: the clocks of those that stay, and those that are given back.
 
-
-def release(visits: Iterable[Release], using: str = "default") -> None:
-    """Gives hosts back, each claimable again when it is due, or idle when nothing waits on it.
-
-    The host rows are locked before their queues are looked at (see frontier.fill.activate).
+    A host that is given back is claimable again when it is due, or idle when nothing waits on it. All
+    rows are locked in one pass and in key order: before their queues are looked at (see
+    frontier.fill.activate), and so that no other pass over the hosts can deadlock with this one.
     """
     sql = dialect(using)
-    done = sorted(visits)
-    ids = sql.pack([visit.host for visit in done])
+    kept, done = sorted(clocks), sorted(visits)
+    held = sorted([(clock.host, clock.token) for clock in kept] + [(visit.host, visit.token) for visit in done])
     with connections[using].cursor() as cursor:
-        sql.lock_hosts(cursor, f"id IN {sql.rows('id bigint')}", [ids])
-        cursor.execute(
-            "UPDATE frontier_host SET lease = 0, due_at = told.due, next_at = told.due, gap_ms = told.gap,"
-            " failures = told.failures, reason = told.reason, active = NOT blocked AND NOT told.parked AND EXISTS"
-            " (SELECT 1 FROM frontier_queue WHERE host_id = frontier_host.id AND pending > 0)"
-            " FROM "
-            + sql.rows(
-                "id bigint, token bigint, due bigint, gap bigint, failures smallint, reason text, parked boolean"
-            )
-            + " told WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
-            [sql.pack(done)],
-        )
+        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [sql.pack(held)])
+        if kept:
+            _set_clocks(cursor, using, kept)
+        if done:
+            _give_back(cursor, using, done)
+
+
+def _set_clocks(cursor: Any, using: str, clocks: list[Clock]) -> None:
+    """Keeps a crash from making anyone impolite: what was asked for last is on record."""
+    sql = dialect(using)
+    cursor.execute(
+        "UPDATE frontier_host SET due_at = told.due, gap_ms = told.gap"
+        f" FROM {sql.rows('id bigint, token bigint, due bigint, gap bigint')} told"
+        " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
+        [sql.pack(clocks)],
+    )
+
+
+def _give_back(cursor: Any, using: str, visits: list[Release]) -> None:
+    sql = dialect(using)
+    columns = "id bigint, token bigint, due bigint, gap bigint, failures smallint, reason text, parked boolean"
+    cursor.execute(
+        "UPDATE frontier_host SET lease = 0, due_at = told.due, next_at = told.due, gap_ms = told.gap,"
+        " failures = told.failures, reason = told.reason, active = NOT blocked AND NOT told.parked AND EXISTS"
+        " (SELECT 1 FROM frontier_queue WHERE host_id = frontier_host.id AND pending > 0)"
+        f" FROM {sql.rows(columns)} told"
+        " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
+        [sql.pack(visits)],
+    )

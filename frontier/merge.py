@@ -17,6 +17,7 @@ import numpy as np
 from django.db import connections, transaction
 from django.db.models import Max
 
+from frontier.blocks import in_force
 from frontier.fill import I64, fill
 from frontier.models import MAX_QUEUE_ID, Host, Inbox, Queue
 from frontier.rebuild import rebuild
@@ -187,6 +188,19 @@ class _Queues:
                 "INSERT INTO frontier_queue(id, host_id, campaign, next_seq, pending, held) SELECT id, host, campaign,"
                 f" 0, 0, 0 FROM {sql.rows('id bigint, host bigint, campaign bigint')} fresh",
                 [sql.pack(self.new_queues)],
+            )
+        if self.new_hosts:
+            self._mark_blocked(cursor)
+
+    def _mark_blocked(self, cursor: Any) -> None:
+        """Links that were admitted before their domain was blocked must not open it again."""
+        blocks = in_force(self.using)
+        blocked = [host for host, name in self.new_hosts if blocks.covers(name)]
+        if blocked:
+            sql = dialect(self.using)
+            cursor.execute(
+                f"UPDATE frontier_host SET blocked = true, reason = 'blocked' WHERE id IN {sql.rows('id bigint')}",
+                [sql.pack(blocked)],
             )
 
 

@@ -4,8 +4,11 @@ All times are milliseconds since 1970 UTC in integers: 8 bytes at most in a row,
 same in both databases. A campaign is an integer here; what it means is not the frontier's matter.
 """
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
+
+from frontier.urls import InvalidURL, canonicalise
 
 PRIORITY_BITS = 4
 SEQUENCE_BITS = 28
@@ -22,7 +25,7 @@ class Host(models.Model):
     comes back by itself when the worker dies, and `due_at` goes on keeping the politeness clock.
     """
 
-    name = models.CharField(max_length=262, unique=True)
+    name = models.CharField(max_length=262)
     next_at = models.BigIntegerField(default=0)
     due_at = models.BigIntegerField(default=0)
     lease = models.BigIntegerField(default=0, help_text="0: free; else the token of the visit that holds it")
@@ -34,6 +37,8 @@ class Host(models.Model):
     reason = models.CharField(max_length=120, default="", blank=True, help_text="why it waits")
 
     class Meta:
+        # A constraint, since `unique=True` makes a second index of all names on PostgreSQL.
+        constraints = [models.UniqueConstraint(fields=["name"], name="frontier_host_name")]
         indexes = [
             models.Index(fields=["next_at"], condition=Q(active=True), name="frontier_host_due"),
             models.Index(fields=["lease"], condition=~Q(lease=0), name="frontier_host_leased"),
@@ -135,10 +140,21 @@ class FrontierState(models.Model):
 class DomainBlock(models.Model):
     """A domain that is never visited, with all names below it."""
 
-    domain = models.CharField(max_length=253, unique=True)
+    domain = models.CharField(max_length=253, help_text="with all names below it, for example tracker.example")
     reason = models.CharField(max_length=200, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["domain"], name="frontier_domainblock_domain")]
+
     def __str__(self) -> str:
         return self.domain
+
+    def clean(self) -> None:
+        """Brings the domain into the form that host names have: lower case, punycode, no port."""
+        try:
+            host = canonicalise(f"https://{self.domain.strip()}/").host
+        except InvalidURL as error:
+            raise ValidationError({"domain": f"not a domain: {error}"}) from None
+        self.domain = host if host.startswith("[") else host.partition(":")[0]

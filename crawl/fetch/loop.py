@@ -11,12 +11,15 @@ import logging
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import certifi
 import pycurl
 
 from crawl.fetch.errors import Kind, kind_of
@@ -25,6 +28,7 @@ from crawl.fetch.response import Request, Response
 
 log = logging.getLogger(__name__)
 
+SYSTEM_CA_FILE = "/etc/ssl/certs/ca-certificates.crt"
 CONNECT_TIMEOUT_SECONDS = 15
 TOTAL_TIMEOUT_SECONDS = 60
 # Fewer bytes a second than this over that many seconds is a server that holds us on purpose.
@@ -35,6 +39,11 @@ MAX_HEADER_BYTES = 256 * 1024
 # reckoned this much later unless the answer proves it came sooner.
 ARRIVAL_SLACK_SECONDS = 0.02
 MAX_CONNECTIONS = 4096
+# The system's list of authorities, which its owner may have added to; the wheel's libcurl has none.
+CA_FILE = next(
+    (file for file in (ssl.get_default_verify_paths().cafile, SYSTEM_CA_FILE) if file and Path(file).exists()),
+    certifi.where(),
+)
 
 Done = Callable[[Response], None]
 
@@ -154,6 +163,7 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
         handle.setopt(pycurl.BUFFERSIZE, 128 * 1024)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        handle.setopt(pycurl.CAINFO, CA_FILE)
         handle.setopt(pycurl.NETRC, 0)
         handle.setopt(pycurl.NOPROXY, "")
         return handle

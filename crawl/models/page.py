@@ -71,11 +71,16 @@ class Fetch(models.Model):
 class RobotsFile(models.Model):
     """A robots.txt as it was last fetched, by origin."""
 
-    origin = models.CharField(max_length=280, unique=True, help_text="scheme://host[:port]")
+    origin = models.CharField(max_length=280, help_text="scheme://host[:port]")
     status = models.SmallIntegerField(default=0, help_text="HTTP status; 0: no answer")
     body = models.BinaryField(default=b"")
     fetched_at = models.BigIntegerField(help_text="ms since 1970")
     expires_at = models.BigIntegerField(help_text="ms since 1970")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["origin"], name="crawl_robotsfile_origin")]
+        verbose_name = "robots.txt"
+        verbose_name_plural = "robots.txt files"
 
     def __str__(self) -> str:
         return self.origin
@@ -88,6 +93,9 @@ class WarcFile(models.Model):
     directory = models.TextField()
     bytes = models.BigIntegerField(default=0)
     closed = models.BooleanField(default=False)
+
+    class Meta:
+        verbose_name = "WARC file"
 
     def __str__(self) -> str:
         return self.name

@@ -182,7 +182,11 @@ def test_bad_arguments_are_told_in_a_line_with_exit_code_2(tmp_path: Path, argum
 
 
 def test_two_crawls_cannot_use_one_data_directory(tmp_path: Path) -> None:
-    with scripted({"/": lambda asked: time.sleep(3) or page()}) as site:
+    def slow(asked: object) -> Answer:
+        time.sleep(3)
+        return page()
+
+    with scripted({"/": slow}) as site:
         first = subprocess.Popen(
             command(tmp_path, f"{site.url}/", *LOCAL), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=-1
         )

@@ -23,7 +23,7 @@ REDIS = os.environ.get("TRAWL_TEST_REDIS_URL", "")
 
 needs_services = pytest.mark.skipif(
     not (DATABASE and REDIS),
-    reason="TRAWL_TEST_DATABASE_URL and TRAWL_TEST_REDIS_URL say where PostgreSQL and Redis are",
+    reason="set TRAWL_TEST_DATABASE_URL and TRAWL_TEST_REDIS_URL",
 )
 
 START = """

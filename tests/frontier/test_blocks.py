@@ -127,11 +127,6 @@ def test_expired_blocks_are_not_in_force(frontier: World) -> None:
     assert [name for name in ("a.test", "b.test", "c.test") if covered.covers(name)] == ["a.test", "c.test"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the merge does not ask the blocks: links that were admitted before the block make a host without"
-    " the mark, and only the visit itself finds it blocked and parks it",
-)
 def test_a_host_that_is_first_merged_below_a_block_is_not_claimed(frontier: World) -> None:
     frontier.admit("https://a.test/")
     DomainBlock.objects.using(frontier.using).create(domain="a.test")

@@ -6,7 +6,7 @@ import pytest
 
 from frontier import claim as claims
 from frontier.claim import Claim, free_all_leases, leased, renew, wake
-from frontier.complete import Clock, set_clocks
+from frontier.complete import Clock, settle
 from tests.frontier.world import GAP_MS, LEASE_MS, NOW, InThread, World
 
 
@@ -121,7 +121,7 @@ def test_a_lost_lease_does_not_shorten_a_longer_wait(frontier: World) -> None:
     frontier.add("https://a.test/")
     [visit] = frontier.visit()
     far = NOW + 10 * LEASE_MS
-    set_clocks([Clock(visit.host, visit.token, far, GAP_MS)], frontier.using)
+    settle([Clock(visit.host, visit.token, far, GAP_MS)], using=frontier.using)
     frontier.now += LEASE_MS
     [again] = frontier.visit()
     assert again.due_at == far
@@ -178,7 +178,7 @@ def test_all_leases_can_be_given_back_at_a_start(frontier: World) -> None:
     assert sorted(visit.name for visit in visits) == ["c.test", "d.test"]
     visits = frontier.visit(limit=2)
     [far] = [visit for visit in visits if visit.name == "a.test"]
-    set_clocks([Clock(far.host, far.token, NOW + 90_000, 1_000)], frontier.using)
+    settle([Clock(far.host, far.token, NOW + 90_000, 1_000)], using=frontier.using)
     frontier.now += 10
 
     assert free_all_leases(frontier.using) == 4

@@ -6,7 +6,7 @@ import pytest
 from django.db import transaction
 
 from frontier.claim import wake
-from frontier.complete import Clock, Release, finish, release, set_clocks
+from frontier.complete import Clock, Release, finish, settle
 from frontier.fill import refill
 from frontier.models import Queue, QueuedUrl
 from tests.frontier.world import GAP_MS, LEASE_MS, NOW, InThread, World
@@ -68,8 +68,8 @@ def test_a_late_release_under_a_lost_lease_changes_nothing(frontier: World) -> N
     [visit] = frontier.visit(quota=1)
     before = vars(frontier.host("a.test")) | {"_state": 0}
     with transaction.atomic(using=frontier.using):
-        set_clocks([Clock(late.host, late.token, 1, 1)], frontier.using)
-        release([Release(late.host, late.token, 1, 1, 9, "late", parked=True)], frontier.using)
+        settle([Clock(late.host, late.token, 1, 1)], using=frontier.using)
+        settle([], [Release(late.host, late.token, 1, 1, 9, "late", parked=True)], frontier.using)
     assert vars(frontier.host("a.test")) | {"_state": 0} == before
     frontier.leave(visit)
     assert frontier.host("a.test").lease == 0
@@ -95,8 +95,8 @@ def test_clocks_are_stored_under_a_lease_and_leave_the_lease_alone(frontier: Wor
     clocks = [Clock(visit.host, visit.token, NOW + 100 + i, 200 + i) for i, visit in enumerate(visits)]
     before = {name: (host.next_at, host.lease) for name, host in frontier.hosts().items()}
     with transaction.atomic(using=frontier.using):
-        set_clocks(reversed(clocks), frontier.using)
-        set_clocks([], frontier.using)
+        settle(reversed(clocks), using=frontier.using)
+        settle([], using=frontier.using)
     for clock, visit in zip(clocks, visits, strict=True):
         host = frontier.host(visit.name)
         assert (host.due_at, host.gap_ms) == (clock.due_at, clock.gap_ms)
@@ -141,7 +141,8 @@ def test_many_hosts_are_given_back_at_once(frontier: World) -> None:
     visits = frontier.visit(quota=1)
     with transaction.atomic(using=frontier.using):
         finish((url.row for visit in visits for url in visit.urls), frontier.using)
-        release(
+        settle(
+            [],
             [Release(v.host, v.token, NOW + v.host, v.host, 0, f"'{v.host}\"", v.host % 2 == 0) for v in visits],
             frontier.using,
         )

@@ -6,7 +6,7 @@ import time
 import pytest
 from django.db import transaction
 
-from frontier.complete import Release, finish, release
+from frontier.complete import Release, finish, settle
 from frontier.urls import from_reference
 from tests.frontier.world import GAP_MS, InThread, World
 
@@ -42,7 +42,7 @@ def test_every_url_is_visited_once_and_every_host_by_one_worker_at_a_time(fronti
                 at_work.difference_update(visit.host for visit in visits)
             with transaction.atomic(using=frontier.using):
                 finish((one.row for visit in visits for one in visit.urls), frontier.using)
-                release([Release(v.host, v.token, frontier.now, GAP_MS, 0, "") for v in visits], frontier.using)
+                settle([], [Release(v.host, v.token, frontier.now, GAP_MS, 0, "") for v in visits], frontier.using)
             if not visits:
                 time.sleep(0.002)
 

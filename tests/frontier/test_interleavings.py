@@ -8,11 +8,11 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from django.db import OperationalError, transaction
+from django.db import transaction
 
 from frontier import merge as merging
 from frontier.claim import renew, wake
-from frontier.complete import Clock, Release, finish, release, set_clocks
+from frontier.complete import Clock, Release, finish, settle
 from frontier.models import DomainBlock
 from frontier.rebuild import rebuild
 from tests.frontier.world import GAP_MS, LEASE_MS, InThread, World, interleave
@@ -152,8 +152,11 @@ def ends_a_batch(frontier: World, staying: int) -> Work:
     def end() -> None:
         with transaction.atomic(using=frontier.using):
             finish([stay.urls[0].row, leave.urls[0].row], frontier.using)
-            set_clocks([Clock(stay.host, stay.token, frontier.now, GAP_MS)], frontier.using)
-            release([Release(leave.host, leave.token, frontier.now, GAP_MS, 0, "")], frontier.using)
+            settle(
+                [Clock(stay.host, stay.token, frontier.now, GAP_MS)],
+                [Release(leave.host, leave.token, frontier.now, GAP_MS, 0, "")],
+                frontier.using,
+            )
 
     return end
 
@@ -183,14 +186,7 @@ ONE_PASS = [merges_urls_of_both, wakes_both, renews_both, blocks_both]
 
 @pytest.mark.parametrize("other", ONE_PASS, ids=lambda other: other.__name__)
 @pytest.mark.parametrize("staying", [0, 1])
-def test_a_writer_ends_its_batch_while_another(frontier: World, other, staying: int, request) -> None:
-    # The merge waits for the queue rows that `finish` holds before it comes to the hosts.
-    if staying == 1 and other is not merges_urls_of_both and frontier.using != "default":
-        reason = (
-            "set_clocks and release lock hosts in two passes, here the higher id first, and others in one pass:"
-            " PostgreSQL finds the deadlock after a second and ends one of the two transactions"
-        )
-        request.applymarker(pytest.mark.xfail(strict=True, raises=OperationalError, reason=reason))
+def test_a_writer_ends_its_batch_while_another(frontier: World, other, staying: int) -> None:
     for step in count(1):
         frontier.clear()
         end = ends_a_batch(frontier, staying)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from frontier.claim import Claim, Visit, free_all_leases, renew, wake
-from frontier.complete import Clock, Release, finish, release, set_clocks
+from frontier.complete import Clock, Release, finish, settle
 from frontier.merge import Merger
 from frontier.models import HELD, DomainBlock, Queue
 from frontier.seen.index import SeenIndex
@@ -69,14 +69,20 @@ class Model:
             if (link.campaign, link.url) not in self.known:
                 self.known.add((link.campaign, link.url))
                 self.queued.append(link)
-                host = self.hosts[host_of(link.url)]
+                name = host_of(link.url)
+                if name not in self.hosts:
+                    self.hosts[name].blocked = self.covered(name)
+                host = self.hosts[name]
                 # A parked host comes back with any new URL of a queue in which something waits.
                 host.active = host.active or (not host.blocked and bool(self.queue(host_of(link.url), link.campaign)))
+
+    def covered(self, name: str) -> bool:
+        return any(name == one or name.endswith("." + one) for one in self.blocks)
 
     def mark(self, domain: str) -> None:
         for name, host in self.hosts.items():
             if name == domain or name.endswith("." + domain):
-                blocked = any(name == one or name.endswith("." + one) for one in self.blocks)
+                blocked = self.covered(name)
                 if blocked != host.blocked:
                     host.blocked = blocked
                     host.active = not blocked and self.waits(name)
@@ -238,9 +244,9 @@ class Frontier(RuleBasedStateMachine):
         with transaction.atomic(using=self.world.using):
             finish([url.row for url in fetched], self.world.using)
             if ends:
-                release([Release(visit.host, visit.token, due, gap, 0, "", parked)], self.world.using)
+                settle([], [Release(visit.host, visit.token, due, gap, 0, "", parked)], self.world.using)
             else:
-                set_clocks([Clock(visit.host, visit.token, due, gap)], self.world.using)
+                settle([Clock(visit.host, visit.token, due, gap)], using=self.world.using)
         for url in fetched:
             key = (url.campaign, f"https://{visit.name}{url.ref}")
             self.model.queued = [w for w in self.model.queued if (w.campaign, w.url) != key]

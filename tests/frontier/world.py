@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from frontier import merge as merging
 from frontier.admission import Link, admit
 from frontier.claim import Claim, Visit, claim, open_visits
-from frontier.complete import Release, finish, release
+from frontier.complete import Release, finish, settle
 from frontier.fill import I64
 from frontier.merge import Merged
 from frontier.models import HELD, FrontierState, Host, Inbox, Queue, QueuedUrl
@@ -124,7 +124,7 @@ class World:
         given = Release(visit.host, visit.token, due_at or self.now + GAP_MS, GAP_MS, 0, "")._replace(**changes)
         with transaction.atomic(using=self.using):
             finish(done, self.using)
-            release([given], self.using)
+            settle([], [given], self.using)
 
     # --- looking -----------------------------------------------------------------------------------------
 

@@ -203,7 +203,8 @@ class Crawl:
         if self.options["json"]:
             print(json.dumps(told.as_dict()))
         else:
-            Console(soft_wrap=not sys.stdout.isatty()).print(table(told, self.resume))
+            # Elsewhere than on a terminal nothing is folded: a file has no width.
+            Console(width=None if sys.stdout.isatty() else 200).print(table(told, self.resume), soft_wrap=True)
         if self.interrupted.is_set():
             return INTERRUPTED
         return OK if told.pages or told.status.get("304") else NOTHING_FETCHED
@@ -242,7 +243,7 @@ def _allow_many_files() -> None:
 
 def _resume_command(campaign: Campaign) -> str:
     words = [word for word in sys.argv[1:] if word != "--again"]
-    return shlex.join(["trawl", *words])
+    return shlex.join([os.environ.get("TRAWL_COMMAND", "trawl"), *words])
 
 
 def _seed(text: str) -> URL:
