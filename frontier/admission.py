@@ -4,7 +4,8 @@ A link that `admit` has returned from is never lost: its inbox row is committed 
 merge has stored the URL or found it known.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from frontier.urls import URL, host_key, to_reference, url_hash
 # Links in one inbox row. The index of a host name in its row is 16 bits wide.
 MAX_LINKS_PER_ROW = 20_000
 MAX_DEPTH = (1 << 15) - 1
+# Links that each half of `Recent` holds, about 90 bytes each.
+RECENT_LINKS = 200_000
 
 
 class Link(NamedTuple):
@@ -29,29 +32,71 @@ class Link(NamedTuple):
     depth: int
 
 
+class Recent:
+    """The links that this process has written down lately: a bounded, exact set of URL hashes.
+
+    Pages of a site repeat their menus, so most links are offered again within seconds. What is in here
+    is in the inbox or merged already, and need not be written once more; what is not in here is written,
+    known or not. It forgets the older half when it is full.
+    """
+
+    def __init__(self) -> None:
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+
+    def __contains__(self, url_hash: bytes) -> bool:
+        return url_hash in self._young or url_hash in self._old
+
+    def update(self, hashes: Iterable[bytes]) -> None:
+        """Adds hashes whose inbox rows are committed."""
+        self._young.update(hashes)
+        if len(self._young) >= RECENT_LINKS:
+            self._old, self._young = self._young, set()
+
+
+@lru_cache(maxsize=64)
+def recent(campaign: int, using: str = "default") -> Recent:
+    """The recent links of a campaign in this process."""
+    return Recent()
+
+
 def admit(campaign: int, links: Iterable[Link], using: str = "default") -> int:
-    """Writes links down for the merge; returns how many were left after dropping repeats among them."""
-    rows = list(pack(campaign, links, hash_seed(using)))
-    Inbox.objects.using(inbox_alias(using)).bulk_create(rows)
-    return sum(row.links for row in rows)
-
-
-def pack(campaign: int, links: Iterable[Link], seed: int) -> Iterator[Inbox]:
-    """Links as inbox rows of at most MAX_LINKS_PER_ROW, each URL once (the first one counts)."""
-    first: dict[str, Link] = {}
+    """Writes links down for the merge; returns how many were left after dropping repeats."""
+    seed, known = hash_seed(using), recent(campaign, using)
+    fresh: dict[bytes, Link] = {}
     for link in links:
-        first.setdefault(link.url.canonical, link)
-    left = iter(first.values())
+        key = url_hash(link.url.canonical, seed)
+        if key not in fresh and key not in known:
+            fresh[key] = link
+    rows = list(pack(campaign, fresh, seed))
+    Inbox.objects.using(inbox_alias(using)).bulk_create(rows)
+    known.update(fresh)
+    return len(fresh)
+
+
+def pack(campaign: int, links: Mapping[bytes, Link], seed: int) -> Iterator[Inbox]:
+    """Links by their URL hash as inbox rows of at most MAX_LINKS_PER_ROW."""
+    left = iter(links.items())
     while batch := list(islice(left, MAX_LINKS_PER_ROW)):
-        yield _row(campaign, batch, seed)
+        yield _row(campaign, [key for key, _ in batch], [link for _, link in batch], seed)
 
 
-def _row(campaign: int, links: list[Link], seed: int) -> Inbox:
-    urls, levels = [link.url for link in links], [link.level for link in links]
+def _row(campaign: int, hashes: list[bytes], links: list[Link], seed: int) -> Inbox:
+    levels = [link.level for link in links]
     if max(levels) > HELD:  # it would run over into the queue id of its row
         raise ValueError(f"a priority level is at most {HELD}")
     names: dict[str, int] = {}
-    index = [names.setdefault(url.host, len(names)) for url in urls]
+    prefixes: dict[str, str] = {}
+    index, refs = [], []
+    for link in links:
+        fetch, _, host = link.url
+        prefix = prefixes.get(host)
+        if prefix is None:
+            prefix = prefixes[host] = f"https://{host}/"
+            names[host] = len(names)
+        index.append(names[host])
+        # What to_reference does, without making the prefix anew for every link.
+        refs.append(fetch[len(prefix) - 1 :] if fetch.startswith(prefix) else to_reference(fetch, host))
     return Inbox(
         campaign=campaign,
         links=len(links),
@@ -59,10 +104,10 @@ def _row(campaign: int, links: list[Link], seed: int) -> Inbox:
         names="\n".join(names),
         name_keys=b"".join([host_key(campaign, name, seed) for name in names]),
         name_index=np.array(index, "<u2").tobytes(),
-        hashes=b"".join([url_hash(url.canonical, seed) for url in urls]),
+        hashes=b"".join(hashes),
         levels=bytes(levels),
         depths=np.minimum([link.depth for link in links], MAX_DEPTH).astype("<u2").tobytes(),
-        refs="\n".join([to_reference(url.fetch, url.host) for url in urls]),
+        refs="\n".join(refs),
     )
 
 

@@ -60,14 +60,14 @@ def claim(limit: int, *, lease_ms: int, horizon_ms: int = 0, using: str = "defau
     sql = dialect(using)
     token = secrets.randbits(62) | 1
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        found = sql.select(
+        found = sql.numbers(
             cursor,
             "id",
             "FROM frontier_host WHERE active AND next_at <= %s AND (lease = 0 OR next_at <= %s)"
             f" ORDER BY next_at LIMIT %s {sql.SKIP_LOCKED}",
             [now + horizon_ms, now, limit],
         )
-        hosts = sorted(row[0] for row in found)
+        hosts = sorted(found)
         if hosts:
             cursor.execute(
                 f"UPDATE frontier_host SET due_at = {AFTER_LOST_LEASE}, lease = %s, next_at = %s"

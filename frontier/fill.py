@@ -53,15 +53,15 @@ def fill(cursor: Any, using: str, queues: I64, levels: I64, depths: I64, refs: l
 def next_sequences(cursor: Any, using: str, queues: I64) -> I64:
     """The next sequence number of each queue (sorted ids); their rows stay locked until the commit."""
     sql = dialect(using)
-    found = sql.select(
+    found = sql.numbers(
         cursor,
-        "id, next_seq",
+        "next_seq",
         f"FROM frontier_queue WHERE id IN {sql.rows('id bigint')} ORDER BY id {sql.LOCK_ROWS}",
         [sql.pack(queues.tolist())],
     )
     if len(found) != len(queues):
         raise LookupError(f"{len(queues) - len(found)} of {len(queues)} queues do not exist")
-    return np.array([row[1] for row in found], np.int64)
+    return np.array(found, np.int64)
 
 
 def activate(cursor: Any, using: str, queues: I64) -> None:

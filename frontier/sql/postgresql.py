@@ -29,6 +29,12 @@ def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> li
     return [list(row) for row in cursor.fetchall()]
 
 
+def numbers(cursor: Any, column: str, rest: str, params: Sequence[Any] = ()) -> list[int]:
+    """One integer column of SELECT `column` `rest`."""
+    cursor.execute(f"SELECT {column} {rest}", params)
+    return [row[0] for row in cursor.fetchall()]
+
+
 def lock_hosts(cursor: Any, condition: str, params: Sequence[Any]) -> None:
     """Locks the hosts that meet a condition, in key order: an UPDATE of many rows locks them in any
     order, and two of those can wait for each other."""

@@ -35,6 +35,13 @@ def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> li
     return found
 
 
+def numbers(cursor: Any, column: str, rest: str, params: Sequence[Any] = ()) -> list[int]:
+    """One integer column of SELECT `column` `rest`, fetched as one row."""
+    cursor.execute(f"SELECT json_group_array({column}) FROM (SELECT {column} {rest})", params)
+    found: list[int] = json.loads(cursor.fetchone()[0])
+    return found
+
+
 def lock_hosts(cursor: Any, condition: str, params: Sequence[Any]) -> None:
     """Nothing to lock, see LOCK_ROWS."""
 

@@ -14,7 +14,7 @@ from django.db import connections
 from crawl.lookup import CampaignLookup
 from crawl.models import Campaign, Fetch, Page, RobotsFile, Run, WarcFile
 from crawl.pages import key_of
-from frontier.admission import Link, admit
+from frontier.admission import Link, admit, recent
 from frontier.claim import claim, open_visits
 from frontier.complete import finish
 from frontier.merge import Merger
@@ -35,8 +35,10 @@ URL = "http://a.test/x?b=1&a=2"
 def empty(settings: Any, tmp_path: Path, db: None) -> Iterator[None]:
     settings.DATA_DIR = tmp_path
     hash_seed.cache_clear()
+    recent.cache_clear()
     yield
     hash_seed.cache_clear()
+    recent.cache_clear()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from crawl.models import Campaign, Page
-from frontier.admission import Link, admit
+from frontier.admission import Link, admit, recent
 from frontier.merge import Merger, merge_lock
 from frontier.models import QueuedUrl, SeenRun
 from frontier.state import hash_seed, seen_directory
@@ -28,11 +28,13 @@ def frontier(settings: Any, tmp_path: Path, db: None) -> Iterator[Campaign]:
     """Three known URLs, one of them fetched."""
     settings.DATA_DIR = tmp_path
     hash_seed.cache_clear()
+    recent.cache_clear()
     campaign = Campaign.objects.create(name="c")
     add(campaign, "http://a.test/1", "http://a.test/2", "http://b.test/")
     visited("http://a.test/1")
     yield campaign
     hash_seed.cache_clear()
+    recent.cache_clear()
 
 
 def add(campaign: Campaign, *urls: str) -> int:

@@ -3,15 +3,16 @@
 import itertools
 
 import pytest
+from django.db.models import QuerySet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frontier import merge as merging
-from frontier.admission import MAX_DEPTH, Link, admit, pack, waiting
+from frontier.admission import MAX_DEPTH, Link, Recent, admit, pack, waiting
 from frontier.fill import MAX_SEQUENCE, QueueFull, fill
 from frontier.models import HELD, MAX_QUEUE_ID, Host, Queue
 from frontier.urls import canonicalise, url_hash
-from tests.frontier.world import InThread, Waiting, World
+from tests.frontier.world import InThread, Killed, Waiting, World, die
 
 A, B, C = "https://a.test/", "https://b.test/", "https://c.test/"
 
@@ -69,6 +70,34 @@ def test_a_merge_takes_the_oldest_rows_first_and_leaves_the_rest(frontier: World
     assert frontier.merge().links == 0
 
 
+def enumerated(links: list[Link]) -> list[tuple[bytes, Link]]:
+    """Links with hashes that stand for theirs."""
+    return [(number.to_bytes(12, "big"), link) for number, link in enumerate(links)]
+
+
+def test_a_link_that_was_written_down_lately_is_not_written_again(frontier: World) -> None:
+    assert frontier.admit(A, B) == 2
+    assert frontier.admit(B, C, afresh=False) == 1
+    frontier.merge()
+    assert sorted(frontier.urls()) == sorted([A, B, C])
+
+
+def test_links_whose_writing_failed_are_written_the_next_time(frontier: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        die(patch, QuerySet, "bulk_create")
+        with pytest.raises(Killed):
+            frontier.admit(A)
+    assert frontier.admit(A, afresh=False) == 1
+
+
+def test_what_was_written_down_lately_is_forgotten_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frontier.admission.RECENT_LINKS", 2)
+    recent = Recent()
+    for key in (b"1", b"2", b"3", b"4"):
+        recent.update([key])
+    assert [key in recent for key in (b"1", b"2", b"3", b"4")] == [False, False, True, True]
+
+
 def test_repeats_among_the_links_of_a_page_are_written_down_once(frontier: World) -> None:
     assert frontier.admit(A, B, A) == 2
     assert frontier.admit() == 0
@@ -78,7 +107,7 @@ def test_repeats_among_the_links_of_a_page_are_written_down_once(frontier: World
 def test_many_links_become_rows_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frontier.admission.MAX_LINKS_PER_ROW", 3)
     links = [Link(canonicalise(f"https://h{i}.test/"), 4, 1) for i in range(8)]
-    assert [row.links for row in pack(1, links, seed=1)] == [3, 3, 2]
+    assert [row.links for row in pack(1, dict(enumerated(links)), seed=1)] == [3, 3, 2]
 
 
 # --- order ---------------------------------------------------------------------------------------------------
@@ -119,7 +148,7 @@ def test_held_urls_are_counted_apart_and_never_claimed(frontier: World) -> None:
 @pytest.mark.parametrize("level", [HELD + 1, 255, 256, -1])
 def test_a_level_that_does_not_exist_is_refused(level: int) -> None:
     with pytest.raises(ValueError, match=r"level|range"):
-        list(pack(1, [Link(canonicalise(A), level, 1)], seed=1))
+        list(pack(1, dict(enumerated([Link(canonicalise(A), level, 1)])), seed=1))
 
 
 # --- exactness -----------------------------------------------------------------------------------------------

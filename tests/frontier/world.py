@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db import connections, transaction
 
 from frontier import merge as merging
-from frontier.admission import Link, admit
+from frontier.admission import Link, admit, recent
 from frontier.claim import Claim, Visit, claim, open_visits
 from frontier.complete import Release, finish, settle
 from frontier.fill import I64
@@ -85,6 +85,7 @@ class World:
     def restart(self) -> None:
         """What a new process starts with: nothing in memory."""
         hash_seed.cache_clear()
+        recent.cache_clear()
         merging.merger.cache_clear()
 
     def close(self) -> None:
@@ -97,7 +98,10 @@ class World:
 
     # --- the steps of a URL ------------------------------------------------------------------------------
 
-    def admit(self, *urls: str, campaign: int = 1, level: int = 4, depth: int = 1) -> int:
+    def admit(self, *urls: str, campaign: int = 1, level: int = 4, depth: int = 1, afresh: bool = True) -> int:
+        """Admits; afresh: as a process that has not seen the URLs before, so that the merge gets them all."""
+        if afresh:
+            recent.cache_clear()
         return admit(campaign, [Link(canonicalise(url), level, depth) for url in urls], self.using)
 
     def merge(self, max_links: int = merging.MAX_LINKS) -> Merged:
