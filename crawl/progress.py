@@ -31,7 +31,11 @@ def standing(campaign: Campaign) -> Standing:
     visiting = leased()
     links, _ = inbox_waiting()
     errors = Tally.objects.filter(run=run).exclude(kind__startswith="http-").aggregate(n=Sum("count"))["n"] or 0
-    waits = "" if visiting or links else _reason(campaign)
+    paused = Campaign.objects.filter(id=campaign.pk, status=Campaign.Status.PAUSED).first()
+    if paused:
+        waits = f"somebody to start it again: it was paused{f' ({paused.reason})' if paused.reason else ''}"
+    else:
+        waits = "" if visiting or links else _reason(campaign)
     return Standing(run, queues["urls"] or 0, queues["hosts"], visiting, links, errors, waits)
 
 

@@ -4,9 +4,8 @@ A link that `admit` has returned from is never lost: its inbox row is committed 
 merge has stored the URL or found it known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,17 +40,14 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set()
-
-    def __contains__(self, url_hash: bytes) -> bool:
-        return url_hash in self._young or url_hash in self._old
+        self.young: set[bytes] = set()
+        self.old: set[bytes] = set()
 
     def update(self, hashes: Iterable[bytes]) -> None:
         """Adds hashes whose inbox rows are committed."""
-        self._young.update(hashes)
-        if len(self._young) >= RECENT_LINKS:
-            self._old, self._young = self._young, set()
+        self.young.update(hashes)
+        if len(self.young) >= RECENT_LINKS:
+            self.old, self.young = self.young, set()
 
 
 @lru_cache(maxsize=64)
@@ -63,50 +59,50 @@ def recent(campaign: int, using: str = "default") -> Recent:
 def admit(campaign: int, links: Iterable[Link], using: str = "default") -> int:
     """Writes links down for the merge; returns how many were left after dropping repeats."""
     seed, known = hash_seed(using), recent(campaign, using)
+    young, old = known.young, known.old
     fresh: dict[bytes, Link] = {}
     for link in links:
-        key = url_hash(link.url.canonical, seed)
-        if key not in fresh and key not in known:
+        key = url_hash(link[0][1], seed)
+        if key not in young and key not in old and key not in fresh:
             fresh[key] = link
-    rows = list(pack(campaign, fresh, seed))
+    rows = list(pack(campaign, list(fresh), list(fresh.values()), seed))
     Inbox.objects.using(inbox_alias(using)).bulk_create(rows)
     known.update(fresh)
     return len(fresh)
 
 
-def pack(campaign: int, links: Mapping[bytes, Link], seed: int) -> Iterator[Inbox]:
-    """Links by their URL hash as inbox rows of at most MAX_LINKS_PER_ROW."""
-    left = iter(links.items())
-    while batch := list(islice(left, MAX_LINKS_PER_ROW)):
-        yield _row(campaign, [key for key, _ in batch], [link for _, link in batch], seed)
+def pack(campaign: int, hashes: list[bytes], links: list[Link], seed: int) -> Iterator[Inbox]:
+    """Links with their URL hashes as inbox rows of at most MAX_LINKS_PER_ROW."""
+    for start in range(0, len(links), MAX_LINKS_PER_ROW):
+        end = start + MAX_LINKS_PER_ROW
+        yield _row(campaign, hashes[start:end], links[start:end], seed)
 
 
 def _row(campaign: int, hashes: list[bytes], links: list[Link], seed: int) -> Inbox:
-    levels = [link.level for link in links]
+    urls, levels, depths = zip(*links, strict=True)
     if max(levels) > HELD:  # it would run over into the queue id of its row
         raise ValueError(f"a priority level is at most {HELD}")
-    names: dict[str, int] = {}
-    prefixes: dict[str, str] = {}
+    # By host: its place among the names, the prefix that a reference leaves out, and where it ends.
+    hosts: dict[str, tuple[int, str, int]] = {}
     index, refs = [], []
-    for link in links:
-        fetch, _, host = link.url
-        prefix = prefixes.get(host)
-        if prefix is None:
-            prefix = prefixes[host] = f"https://{host}/"
-            names[host] = len(names)
-        index.append(names[host])
+    for fetch, _, host in urls:
+        known = hosts.get(host)
+        if known is None:
+            prefix = f"https://{host}/"
+            known = hosts[host] = (len(hosts), prefix, len(prefix) - 1)
+        index.append(known[0])
         # What to_reference does, without making the prefix anew for every link.
-        refs.append(fetch[len(prefix) - 1 :] if fetch.startswith(prefix) else to_reference(fetch, host))
+        refs.append(fetch[known[2] :] if fetch.startswith(known[1]) else to_reference(fetch, host))
     return Inbox(
         campaign=campaign,
         links=len(links),
         received_at=now_ms(),
-        names="\n".join(names),
-        name_keys=b"".join([host_key(campaign, name, seed) for name in names]),
+        names="\n".join(hosts),
+        name_keys=b"".join([host_key(campaign, name, seed) for name in hosts]),
         name_index=np.array(index, "<u2").tobytes(),
         hashes=b"".join(hashes),
         levels=bytes(levels),
-        depths=np.minimum([link.depth for link in links], MAX_DEPTH).astype("<u2").tobytes(),
+        depths=np.minimum(depths, MAX_DEPTH).astype("<u2").tobytes(),
         refs="\n".join(refs),
     )
 

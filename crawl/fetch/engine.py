@@ -11,19 +11,19 @@ from pathlib import Path
 
 from crawl.discover import REDIRECT_LEVEL, Discovery, discover
 from crawl.fetch.decode import decode_body
-from crawl.fetch.errors import HOST_KINDS, Kind
+from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.resolver import Resolver
-from crawl.fetch.response import Response, retry_after_seconds
+from crawl.fetch.response import Response
 from crawl.fetch.robots import (
     MAX_REDIRECTS,
     MAX_ROBOTS_BYTES,
     ROBOTS_LIFETIME_SECONDS,
     Robots,
 )
-from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, MAX_RETRY_AFTER_SECONDS, HostVisit, Outcome, Target
-from crawl.models import Worker
+from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, HostVisit, Outcome, Target
+from crawl.models import Campaign, Worker
 from crawl.pages import key_of, places
 from crawl.plan import Plan
 from crawl.record import Ended, Record, Writer
@@ -69,6 +69,7 @@ class Engine:
         self.resolver = Resolver(options.overrides, self.loop.submit)
         self.writer = Writer(Archive(options.data / "warc"), after_commit)
         self._blocks = Blocks()
+        self._halted: set[int] = set()
         self._robots: dict[str, tuple[Robots, float]] = {}
         self._visits: dict[int, HostVisit] = {}
         self._committed: dict[int, Callable[[], None]] = {}
@@ -88,6 +89,7 @@ class Engine:
     def visit(self, visits: Iterable[tuple[HostVisit, Callable[[], None]]]) -> None:
         """Begins visits; each second part is called, on the writer's thread, when its visit is stored."""
         for visit, committed in visits:
+            self._halted -= {target.plan.campaign for target in visit.targets}
             self._committed[id(visit)] = committed
             self.loop.submit(lambda visit=visit: self._begin(visit))  # type: ignore[misc]
 
@@ -125,6 +127,9 @@ class Engine:
 
     def blocked(self, host: str) -> bool:
         return self._blocks.covers(host)
+
+    def halted(self, campaign: int) -> bool:
+        return campaign in self._halted
 
     def robots(self, origin: str) -> Robots | None:
         robots, expires = self._robots.get(origin, (None, 0.0))
@@ -215,26 +220,21 @@ class Engine:
         visit.dial(url, target.plan, headers, done, MAX_ROBOTS_BYTES + 1)
 
     def _judge_robots(self, visit: HostVisit, origin: str, target: Target, response: Response) -> None:
-        status = response.status if not response.error or response.truncated else 0
-        closed = response.status == 429 or response.status >= 500
-        if response.error and not response.truncated:
-            if response.error not in HOST_KINDS and response.error is not Kind.BLOCKED_ADDRESS:
-                response.detail = f"robots.txt: {response.error}"
-                response.error = Kind.ROBOTS_UNREACHABLE
-        elif closed:
+        if response.status == 429 or response.status >= 500:
             response.error, response.detail = Kind.ROBOTS_UNREACHABLE, f"robots.txt answers {response.status}"
-        if response.error and not response.truncated:
+        elif response.error and response.status and response.truncated:
+            response.error = None  # cut off, or longer than the cap: the rules that came are kept
+        elif response.error and response.error not in (*HOST_KINDS, *FINAL_HOST_KINDS):
+            response.error, response.detail = Kind.ROBOTS_UNREACHABLE, f"robots.txt: {response.error}"
+        if response.error:
             visit.robots_done(target, response)
-            wait = retry_after_seconds(response.headers.get("retry-after", ""), time.time()) if closed else None
-            if wait:
-                visit.due_at = max(visit.due_at, time.time() + min(wait, MAX_RETRY_AFTER_SECONDS))
             return
         body = decode_body(response.body, response.headers.get("content-encoding"), MAX_ROBOTS_BYTES).body
-        robots = Robots.from_status(status, body, AGENT)
+        robots = Robots.from_status(response.status, body, AGENT)
         # With a Crawl-delay beyond the lifetime every visit would be spent on asking for robots.txt anew.
         expires = time.time() + max(ROBOTS_LIFETIME_SECONDS, 2 * min(robots.crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS))
         self.keep_robots(origin, robots, expires)
-        self.writer.save_robots(RobotsRow(origin, status, body, now_ms(), int(expires * 1000)))
+        self.writer.save_robots(RobotsRow(origin, response.status, body, now_ms(), int(expires * 1000)))
         visit.robots_done(target, None)
 
     # --- signs of life -----------------------------------------------------------------------------------
@@ -249,6 +249,8 @@ class Engine:
                 defaults={"seen_at": now_ms(), "capacity": self.options.capacity, "visiting": visiting},
             )
             self._blocks = in_force()
+            idle = Campaign.objects.exclude(status=Campaign.Status.RUNNING)
+            self._halted = set(idle.values_list("id", flat=True))
 
         self.writer.ask(beat)
         if leases:

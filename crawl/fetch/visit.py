@@ -31,6 +31,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_REDIRECTS = 10  # hops on one host that are followed at once
 MAX_FAILED_VISITS = 3  # visits in a row without an answer, then the host is parked
 MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
+BUSY_PER_URL = 3  # 429 and 503 in a row for one URL before another URL of the host is tried
+REASON_CHARS = 120
 RETRIES = 2  # further tries of a URL that failed in a way that may pass
 RETRY_FIRST_MS = 5_000
 HOST_RETRY_FIRST_MS = 2_000
@@ -100,6 +102,9 @@ class Surroundings(Protocol):
     def blocked(self, host: str) -> bool:
         """Whether a domain block covers the host."""
 
+    def halted(self, campaign: int) -> bool:
+        """Whether a campaign was paused or stopped since the visit began."""
+
     def robots(self, origin: str) -> Robots | None:
         """The rules of an origin, or None when they must be fetched."""
 
@@ -154,6 +159,8 @@ class HostVisit:
                 return
             if around.blocked(self.lease.name):
                 self.parked, self.reason = True, "blocked"
+                break
+            if around.halted(self.targets[0].plan.campaign):
                 break
             target = self.targets.popleft()
             if target.key in self.fetched or (target.known and not target.known.queued):
@@ -259,37 +266,48 @@ class HostVisit:
         """The host cannot be reached: gives it back for a while, and parks it when that goes on."""
         kind = response.error or Kind.CONNECT
         self.failures += 1
-        final = kind in FINAL_HOST_KINDS or self.failures >= MAX_FAILED_VISITS
-        self._pause(target, response, final, f"{kind}: {response.detail}", HOST_RETRY_FIRST_MS)
+        self.parked = kind in FINAL_HOST_KINDS or self.failures >= MAX_FAILED_VISITS
+        outcome = Outcome(target, response, kind, response.detail) if self.parked else None
+        wait = asked_ms(response) or backoff_ms(self.failures, HOST_RETRY_FIRST_MS)
+        self._pause(target, outcome, f"{kind}: {response.detail}", wait)
 
     def _busy(self, target: Target, response: Response) -> None:
-        self.failures += 1
-        response.error = Kind.OVERLOADED
-        wait = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
-        asked = f", asked to wait {wait:.0f} s" if wait else ""
-        self._pause(target, response, self.failures >= MAX_BUSY_VISITS, f"HTTP {response.status}{asked}", 10_000)
-        if wait:
-            self.due_at = max(self.due_at, time.time() + min(wait, MAX_RETRY_AFTER_SECONDS))
+        """The host asks for a pause, and gets it as a whole.
 
-    def _pause(self, target: Target, response: Response, give_up: bool, reason: str, first_ms: int) -> None:
-        """Ends the visit with a wait. The URL keeps its place, unless it was the last straw."""
-        self.reason = reason[:120]
-        self.due_at = max(self.due_at, time.time() + backoff_ms(self.failures, first_ms) / 1000)
-        if give_up:
-            self.parked = True
-            self.around.record(self, Outcome(target, response, response.error, reason))
+        A URL that meets this BUSY_PER_URL times in a row is set aside, since it may be the only one: the
+        next visit begins with another.
+        """
+        self.failures += 1
+        self.parked = self.failures >= MAX_BUSY_VISITS
+        asked = asked_ms(response)
+        reason = f"HTTP {response.status}" + (f", asked to wait {asked // 1000} s" if asked else "")
+        outcome = None
+        if self.parked or self.failures % BUSY_PER_URL == 0:
+            outcome = Outcome(target, response, Kind.OVERLOADED, reason)
+            self._retry_later(outcome)
+        self._pause(target, outcome, reason, asked or backoff_ms(self.failures))
+
+    def _pause(self, target: Target, outcome: Outcome | None, reason: str, wait_ms: int) -> None:
+        """Ends the visit with a wait. Without an outcome the URL keeps its place."""
+        self.reason = reason[:REASON_CHARS]
+        self.due_at = max(self.due_at, time.time() + wait_ms / 1000)
+        if outcome:
+            self.around.record(self, outcome)
         else:
             self.targets.appendleft(target)
-        # The wait is known only now; _busy may still lengthen it, so the end comes after this callback.
-        self.around.loop.submit(self._end)
+        self._end()
+
+    def _retry_later(self, outcome: Outcome) -> None:
+        """Plans another try of a URL, if it has not had them all."""
+        failures = outcome.target.known.failures if outcome.target.known else 0
+        if failures < RETRIES:
+            outcome.retry_at = int(time.time() * 1000) + backoff_ms(failures + 1, RETRY_FIRST_MS)
 
     def _judge(self, target: Target, response: Response) -> None:
         outcome = Outcome(target, response, response.error, response.detail)
         outcome.request_head = request_head(target.url.fetch, headers_for(target))
         if response.error in TRANSIENT_KINDS or response.status >= 500:
-            failures = target.known.failures if target.known else 0
-            if failures < RETRIES:
-                outcome.retry_at = int(time.time() * 1000) + backoff_ms(failures + 1, RETRY_FIRST_MS)
+            self._retry_later(outcome)
         elif response.status in (301, 302, 303, 307, 308):
             self._redirected(target, response, outcome)
             return
@@ -359,6 +377,12 @@ def gap_ms(host_ms: int | None, campaign_ms: int, crawl_delay: float | None) -> 
     never less than the host's own Crawl-delay (seconds)."""
     own = campaign_ms if host_ms is None else host_ms
     return max(own, int(min(crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS) * 1000))
+
+
+def asked_ms(response: Response) -> int:
+    """The wait (ms) that a Retry-After asks for, shortened to a day; 0 when it asks for none."""
+    asked = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
+    return int(min(asked, MAX_RETRY_AFTER_SECONDS) * 1000) if asked else 0
 
 
 def headers_for(target: Target) -> list[str]:

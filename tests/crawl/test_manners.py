@@ -1,11 +1,16 @@
 """Manners as the server sees them: gaps, robots.txt, and waits that it asks for."""
 
+import signal
+import sqlite3
+import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.crawl.running import LOCAL, crawl
+from tests.crawl.running import LOCAL, command, crawl, environment
+from tests.rig import ROOT, wait_until
 from tests.scripted import Answer, Asked, page, redirect, scripted
 
 TEXT = {"Content-Type": "text/plain"}
@@ -140,3 +145,36 @@ def test_nofollow_is_obeyed_on_links_pages_and_in_headers(tmp_path: Path) -> Non
     with scripted(pages) as site:
         crawl(tmp_path, f"{site.url}/", *LOCAL)
     assert sorted(site.paths()) == ["/", "/header", "/meta"]
+
+
+def test_a_campaign_that_is_paused_elsewhere_stops_within_seconds(tmp_path: Path) -> None:
+    pages = {"/": page(*(f"/{n}" for n in range(100)))} | {f"/{n}": page() for n in range(100)}
+    with scripted(pages) as site:
+        process = subprocess.Popen(
+            [*command(tmp_path, f"{site.url}/", *LOCAL), "--delay", "0.2"],
+            cwd=ROOT,
+            env=environment(),
+            stdout=-1,
+            stderr=-1,
+        )
+        wait_until(lambda: len(site.paths()) > 5)
+        with sqlite3.connect(tmp_path / "trawl.sqlite3", timeout=30) as database:
+            database.execute("UPDATE crawl_campaign SET status = 'paused'")
+        database.close()
+        time.sleep(6)
+        after = len(site.paths())
+        time.sleep(3)
+        assert len(site.paths()) == after < 101
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def test_one_url_that_is_always_busy_does_not_close_its_host(tmp_path: Path) -> None:
+    busy = Answer(status=429, headers={"Retry-After": "1"})
+    with scripted({"/": page("/busy", "/a", "/b"), "/busy": busy, "/a": page(), "/b": page()}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert site.paths().count("/a") == site.paths().count("/b") == 1
+    assert site.paths().count("/busy") == 9, "three tries, set aside, and that three times"
+    assert ran.told["pages"] == 3
+    assert [error["kind"] for error in ran.told["errors"]] == ["overloaded"]
