@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crawl.models import Campaign
-from crawl.progress import Standing, duration, size
+from crawl.progress import Standing, counted, duration, size
 
 LINE_SECONDS = 5.0
 # The rate shown is the mean over about this long.
@@ -67,7 +67,8 @@ class Display:
         grid = Table.grid(padding=(0, 2))
         grid.add_row(Text(self._campaign.name, style="bold"), bar)
         grid.add_row("pages", f"{now.run.pages:,}   {rate:,.1f} a second   {size(now.run.bytes)}")
-        grid.add_row("queue", f"{now.waiting_urls:,} URLs on {now.hosts:,} hosts, {now.visiting:,} being visited")
+        queue = f"{counted(now.waiting_urls, 'URL')} on {counted(now.hosts, 'host')}, {now.visiting:,} being visited"
+        grid.add_row("queue", queue)
         grid.add_row("errors", Text(f"{now.errors:,}", style="yellow" if now.errors else ""))
         left = f", about {duration(now.waiting_urls / rate)} for what is known" if rate and now.waiting_urls else ""
         grid.add_row("time", f"{duration(now.run.busy_ms / 1000)}{left}")
@@ -82,9 +83,9 @@ def line(now: Standing, rate: float) -> str:
         f"{now.run.pages:,} pages",
         f"{rate:,.1f}/s",
         size(now.run.bytes),
-        f"{now.waiting_urls:,} URLs waiting on {now.hosts:,} hosts",
+        f"{counted(now.waiting_urls, 'URL')} waiting on {counted(now.hosts, 'host')}",
         f"{now.visiting:,} being visited",
-        f"{now.errors:,} errors",
+        counted(now.errors, "error"),
     ]
     if now.waits_for:
         parts.append(f"waits for {now.waits_for}")

@@ -69,6 +69,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def counted(number: int, thing: str) -> str:
+    """'1 host', '2,000 hosts'."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def size(number: float) -> str:
     """Bytes as people say them, in powers of ten."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from crawl import campaigns
 from crawl.models import Campaign, Run, Tally, WarcFile
-from crawl.progress import duration, size
+from crawl.progress import counted, duration, size
 from frontier.models import Queue
 
 
@@ -85,11 +85,10 @@ def table(told: Summary, resume: str) -> Group:
     numbers.add_row("hosts", f"{told.hosts:,}")
     numbers.add_row("answers", ", ".join(f"{status}: {count:,}" for status, count in told.status.items()) or "none")
     if told.waiting_urls - told.unreachable_urls > 0:
-        numbers.add_row("still waiting", f"{told.waiting_urls - told.unreachable_urls:,} URLs")
+        numbers.add_row("still waiting", counted(told.waiting_urls - told.unreachable_urls, "URL"))
     if told.warc_files:
         folder = told.warc_files[0].rpartition("/")[0]
-        files = "1 file" if len(told.warc_files) == 1 else f"{len(told.warc_files)} files"
-        numbers.add_row("WARC", Text(f"{folder}/ ({files})", overflow="fold"))
+        numbers.add_row("WARC", Text(f"{folder}/ ({counted(len(told.warc_files), 'file')})", overflow="fold"))
     parts: list[Any] = [Text(f"\n{told.campaign}, run {told.run}: {told.state}", style="bold"), numbers]
     if told.errors:
         errors = Table("not fetched", "URLs", "for example", box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -107,8 +106,8 @@ def advice(told: Summary, resume: str) -> list[str]:
         lines.append("Addresses that are not public are refused; if the network is yours: --allow-network 127.0.0.0/8")
     if told.unreachable_urls:
         lines.append(
-            f"{told.unreachable_urls:,} URLs wait on {told.unreachable_hosts:,} hosts that did not answer;"
-            f" try them again with: {resume}"
+            f"{counted(told.unreachable_urls, 'URL')} left on {counted(told.unreachable_hosts, 'host')}"
+            f" that did not answer; try again with: {resume}"
         )
     if told.page_limit_reached:
         lines.append("The page limit is reached; a larger --pages goes on from here.")

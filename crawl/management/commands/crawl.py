@@ -197,6 +197,7 @@ class Crawl:
             running.stop()
         fleet.stop()
         close_engine()
+        clean_up_after_a_kill()  # hosts that were claimed and whose message nobody took any more
 
     def _report(self) -> int:
         told = summary(self.campaign)
