@@ -1,6 +1,7 @@
 """Campaigns in the admin: made, started and stopped here; what they found is to look at."""
 
 from collections.abc import Callable
+from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -37,6 +38,12 @@ class CampaignAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     readonly_fields = ("status", "reason")
     inlines = (SeedInline, ScopeRuleInline)
     actions = ("start", "pause", "stop", "again")
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        rules_changed = any(part.model is ScopeRule and part.has_changed() for part in formsets)
+        if change and (rules_changed or {"reach", "max_depth"} & set(form.changed_data)):
+            Campaign.objects.filter(id=form.instance.pk).update(scope_changed=True)
 
     @admin.action(description="Start, or go on with, the chosen campaigns", permissions=["change"])
     def start(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:

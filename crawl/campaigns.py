@@ -54,7 +54,9 @@ def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ())
     CampaignError. Whatever the seeds say, the fetch engine keeps a campaign without a contact on this
     machine (Plan.only_loopback).
     """
-    if campaign.contact or settings.CONTACT:
+    contact = campaign.contact or settings.CONTACT
+    if contact:
+        check_header(contact)
         return
     pinned = [*overrides, *map(parse_override, settings.RESOLVE)]
     for url in campaign.seeds.values_list("url", flat=True):
@@ -63,6 +65,14 @@ def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ())
                 f"{url} is not on this machine, and site owners must be able to complain:"
                 " name a mail address or a page as the contact (--contact, or TRAWL_CONTACT)"
             )
+
+
+def check_header(contact: str) -> None:
+    """Refuses a contact that cannot stand in the User-Agent header. Raises CampaignError."""
+    if not (contact.isascii() and contact.isprintable()):
+        raise CampaignError(
+            f"the contact {contact!r} goes into a request header: write it in plain ASCII, without line breaks"
+        )
 
 
 def start(campaign: Campaign) -> Run:
@@ -90,11 +100,20 @@ def _admit_seeds(campaign: Campaign) -> None:
 
 
 def again(campaign: Campaign) -> Run:
-    """Begins a new run in which every known page of the campaign is visited again."""
+    """Begins a new run in which every known page of the campaign is visited again.
+
+    When the scope has changed since they were read, their links are wanted again, so nothing is asked
+    that could be answered "not modified".
+    """
+    anew = {"etag": "", "last_modified": ""} if campaign.scope_changed else {}
+    Campaign.objects.filter(id=campaign.pk).update(scope_changed=False)
     queues = Queue.objects.filter(campaign=campaign.pk).order_by("id").values_list("id", flat=True)
     now = now_ms()
     for queue in queues.iterator():
-        Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False).update(due_at=now, failures=0)
+        pages = Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False)
+        pages.update(due_at=now, failures=0, **anew)
+            due_at=now, failures=0, **anew
+        )
     return start(campaign)
 
 

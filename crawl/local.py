@@ -27,19 +27,19 @@ class DataLock:
     """Makes sure that one process at a time crawls in a data directory. The kernel lets go at any end."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "crawl.lock"
+        self.path = directory / "crawl.lock"
         self._file: IO[str] | None = None
 
     def take(self) -> None:
         """Raises Busy when another process has it."""
-        file = open(self._path, "a+")  # noqa: SIM115 - held until the process ends
+        file = open(self.path, "a+")  # noqa: SIM115 - held until the process ends
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             file.close()
-            raise Busy(f"another crawl (pid {holder}) uses {self._path.parent}") from None
+            raise Busy(f"another crawl (pid {holder}) uses {self.path.parent}") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -21,7 +21,7 @@ from django.db import OperationalError, close_old_connections, connections, tran
 
 from crawl import rows
 from crawl.discover import Discovery
-from crawl.fetch.visit import Outcome
+from crawl.fetch.target import Outcome
 from crawl.store.archive import Archive
 from frontier.admission import Link, admit
 from frontier.claim import renew

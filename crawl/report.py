@@ -91,7 +91,7 @@ def table(told: Summary, resume: str) -> Group:
         numbers.add_row("WARC", Text(f"{folder}/ ({counted(len(told.warc_files), 'file')})", overflow="fold"))
     parts: list[Any] = [Text(f"\n{told.campaign}, run {told.run}: {told.state}", style="bold"), numbers]
     if told.errors:
-        errors = Table("not fetched", "URLs", "for example", box=None, padding=(0, 2, 0, 0), header_style="bold")
+        errors = Table("not fetched", "times", "for example", box=None, padding=(0, 2, 0, 0), header_style="bold")
         for error in told.errors:
             errors.add_row(error.kind, f"{error.count:,}", Text(error.example, overflow="fold"))
         parts += [Text(), errors]
@@ -109,7 +109,7 @@ def advice(told: Summary, resume: str) -> list[str]:
             f"{counted(told.unreachable_urls, 'URL')} left on {counted(told.unreachable_hosts, 'host')}"
             f" that did not answer; try again with: {resume}"
         )
-    if told.page_limit_reached:
+    if told.page_limit_reached and told.requests:
         lines.append("The page limit is reached; a larger --pages goes on from here.")
     if told.state == Run.State.STOPPED:
         lines.append(f"Stopped. Go on with: {resume}")

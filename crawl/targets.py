@@ -7,7 +7,8 @@ from django.db.models import F
 
 from crawl.fetch.engine import Engine
 from crawl.fetch.robots import Robots
-from crawl.fetch.visit import HostVisit, Known, Target, origin_of
+from crawl.fetch.target import Known, Target, origin_of
+from crawl.fetch.visit import HostVisit
 from crawl.models import Page, RobotsFile, Run
 from crawl.pages import Key, key_of, places
 from crawl.plan import Plan

@@ -45,6 +45,9 @@ class SettingError(Exception):
 
 def main() -> None:
     """Runs `trawl ARGS`; always leaves by sys.exit."""
+    # A descriptor that the caller closed is None here; what is written goes nowhere, as was asked for.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     sys.exit(run(sys.argv[1:]))
 
 

@@ -22,7 +22,8 @@ from crawl.fetch.robots import (
     ROBOTS_LIFETIME_SECONDS,
     Robots,
 )
-from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, HostVisit, Outcome, Target
+from crawl.fetch.target import Outcome, Target
+from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, HostVisit
 from crawl.models import Campaign, Worker
 from crawl.pages import key_of, places
 from crawl.plan import Plan
@@ -40,6 +41,8 @@ from trawl_project.version import AGENT
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5
+# No visit lasts so long by itself: VISIT_SECONDS, a look-up, a robots.txt with redirects, and one request.
+MAX_VISIT_SECONDS = 900
 MAX_ROBOTS_KEPT = 20_000
 
 
@@ -181,7 +184,8 @@ class Engine:
             self.writer.ask(look)
 
     def finish(self, visit: HostVisit, release: Release) -> None:
-        del self._visits[id(visit)]
+        if self._visits.pop(id(visit), None) is None:
+            return  # given up before
         back: dict[int, int] = {}
         for target in visit.targets:
             if target.row is not None:
@@ -240,6 +244,9 @@ class Engine:
     # --- signs of life -----------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:
+        for visit in [v for v in self._visits.values() if time.time() - v.started > MAX_VISIT_SECONDS]:
+            log.error("the visit of %s got lost after an error; its host is given back", visit.lease.name)
+            visit.give_up()
         leases = [(visit.lease.host, visit.lease.token) for visit in self._visits.values()]
         visiting = len(leases)
 

@@ -134,6 +134,20 @@ class FetchLoop(threading.Thread):
         """Sends a request; `done` gets the response, whatever comes of it."""
         transfer = Transfer(request, done)
         handle = self._spare.pop() if self._spare else self._new_handle()
+        try:
+            self._set_up(handle, transfer)
+        except (pycurl.error, ValueError, TypeError) as error:  # what libcurl does not take as a URL or header
+            now = time.time()
+            failed = Response(request.url, error=Kind.INTERNAL, detail=f"cannot be asked for: {error}")
+            failed.started_at = failed.sent_at = failed.arrived_at = failed.ended_at = now
+            done(failed)
+            return
+        transfer.handle = handle
+        self._transfers[handle] = transfer
+        self._multi.add_handle(handle)
+
+    def _set_up(self, handle: Any, transfer: Transfer) -> None:
+        request = transfer.request
         handle.setopt(pycurl.URL, request.url)
         handle.setopt(pycurl.HTTPHEADER, request.headers)
         handle.setopt(pycurl.HEADERFUNCTION, transfer.header)
@@ -145,9 +159,6 @@ class FetchLoop(threading.Thread):
             literal = f"[{request.address}]" if ":" in request.address else request.address
             handle.setopt(pycurl.PROXY, "")
             handle.setopt(pycurl.CONNECT_TO, [f"::{literal}:"])
-        transfer.handle = handle
-        self._transfers[handle] = transfer
-        self._multi.add_handle(handle)
 
     def _new_handle(self) -> Any:
         handle = pycurl.Curl()

@@ -19,17 +19,21 @@ from crawl.fetch.loop import FetchLoop
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Request, Response, retry_after_seconds
 from crawl.fetch.robots import Robots
+from crawl.fetch.target import Outcome, Target, headers_for, origin_of, request_head, twin_of
 from crawl.pages import Key
 from crawl.plan import Plan
 from frontier.claim import Visit
 from frontier.complete import Release
 from frontier.politeness import backoff_ms
-from frontier.urls import URL, InvalidURL, canonicalise
+from frontier.urls import InvalidURL, canonicalise
 
 VISIT_SECONDS = 30  # after this no further request is begun, so that other hosts get their turn
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_REDIRECTS = 10  # hops on one host that are followed at once
-MAX_FAILED_VISITS = 3  # visits in a row without an answer, then the host is parked
+# Visits in a row without an answer, then the host is parked: 6 s for one that never answered, a minute
+# for one that did.
+MAX_FAILED_FIRST_VISITS = 3
+MAX_FAILED_VISITS = 6
 MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
 BUSY_PER_URL = 3  # 429 and 503 in a row for one URL before another URL of the host is tried
 REASON_CHARS = 120
@@ -40,47 +44,6 @@ HOST_RETRY_FIRST_MS = 2_000
 MAX_RETRY_AFTER_SECONDS = 86_400
 BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
 MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
-
-ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-
-
-@dataclass(slots=True)
-class Known:
-    """What earlier fetches of a page left behind."""
-
-    id: int
-    queued: bool
-    failures: int = 0
-    etag: str = ""
-    last_modified: str = ""
-    digest: str = ""
-    fetched_at: int = 0
-
-
-@dataclass(slots=True)
-class Target:
-    """A URL to fetch in a visit. `row` is its place in the back queue; None for a redirect's target."""
-
-    url: URL
-    key: Key
-    plan: Plan
-    depth: int
-    row: int | None = None
-    known: Known | None = None
-    chain: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a target, on its way to the writer. No response: nothing was asked for."""
-
-    target: Target
-    response: Response | None = None
-    error: Kind | None = None
-    detail: str = ""
-    retry_at: int | None = None
-    redirect: URL | None = None
-    request_head: bytes = b""
 
 
 class Surroundings(Protocol):
@@ -265,11 +228,34 @@ class HostVisit:
     def host_failed(self, target: Target, response: Response) -> None:
         """The host cannot be reached: gives it back for a while, and parks it when that goes on."""
         kind = response.error or Kind.CONNECT
+        origin = origin_of(target.url.fetch)
+        if kind not in FINAL_HOST_KINDS and self._goes_on_elsewhere(target, response, kind, origin):
+            return
         self.failures += 1
-        self.parked = kind in FINAL_HOST_KINDS or self.failures >= MAX_FAILED_VISITS
+        patience = MAX_FAILED_VISITS if self.around.robots(origin) else MAX_FAILED_FIRST_VISITS
+        self.parked = kind in FINAL_HOST_KINDS or self.failures >= patience
         outcome = Outcome(target, response, kind, response.detail) if self.parked else None
         wait = asked_ms(response) or backoff_ms(self.failures, HOST_RETRY_FIRST_MS)
         self._pause(target, outcome, f"{kind}: {response.detail}", wait)
+
+    def _goes_on_elsewhere(self, target: Target, response: Response, kind: Kind, origin: str) -> bool:
+        """http and https of a name are one host, and one of them may be dead while the other answers.
+
+        Then the URLs of the dead one are set aside: failed, with another try later, when the other is
+        known to answer; else they keep their places behind this visit.
+        """
+        dead = [target, *(other for other in self.targets if origin_of(other.url.fetch) == origin)]
+        rest = [other for other in self.targets if origin_of(other.url.fetch) != origin]
+        alive = self.around.robots(twin_of(origin)) is not None
+        if not (rest or alive):
+            return False
+        self.targets = deque(rest)
+        for one in dead if alive else ():
+            outcome = Outcome(one, response if one is target else None, kind, response.detail)
+            self._retry_later(outcome)
+            self.around.record(self, outcome)
+        self.around.loop.submit(self.proceed)
+        return True
 
     def _busy(self, target: Target, response: Response) -> None:
         """The host asks for a pause, and gets it as a whole.
@@ -353,6 +339,13 @@ class HostVisit:
             self.targets.appendleft(target)
             self.proceed()
 
+    def give_up(self) -> None:
+        """Ends a visit that an error has left without a next step."""
+        self.reason = "an error in the crawler, see its log"
+        self.due_at = max(self.due_at, time.time() + backoff_ms(self.failures + 1) / 1000)
+        self.failures += 1
+        self._end()
+
     def _end(self) -> None:
         lease = self.lease
         release = Release(
@@ -367,11 +360,6 @@ class HostVisit:
         self.around.finish(self, release)
 
 
-def origin_of(url: str) -> str:
-    """scheme://host[:port] of an absolute URL."""
-    return url[: url.index("/", 8)]
-
-
 def gap_ms(host_ms: int | None, campaign_ms: int, crawl_delay: float | None) -> int:
     """Milliseconds between two requests: what the operator set for the host or else the campaign, but
     never less than the host's own Crawl-delay (seconds)."""
@@ -383,25 +371,3 @@ def asked_ms(response: Response) -> int:
     """The wait (ms) that a Retry-After asks for, shortened to a day; 0 when it asks for none."""
     asked = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
     return int(min(asked, MAX_RETRY_AFTER_SECONDS) * 1000) if asked else 0
-
-
-def headers_for(target: Target) -> list[str]:
-    """The request headers, with the conditions that let an unchanged page be answered without a body."""
-    headers = [
-        f"User-Agent: {target.plan.user_agent}",
-        f"Accept: {ACCEPT}",
-        "Accept-Language: en,*;q=0.5",
-        "Accept-Encoding: gzip, deflate, br, zstd",
-    ]
-    if target.known and target.known.etag:
-        headers.append(f"If-None-Match: {target.known.etag}")
-    elif target.known and target.known.last_modified:
-        headers.append(f"If-Modified-Since: {target.known.last_modified}")
-    return headers
-
-
-def request_head(url: str, headers: list[str]) -> bytes:
-    """The request head as libcurl sends it over HTTP/1.1, for the WARC request record."""
-    parts = urlsplit(url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {parts.netloc}", *headers, "", ""]).encode()

@@ -1,6 +1,9 @@
 """What people ask for: campaigns, their seeds and scope, and their runs."""
 
+from django.core.exceptions import ValidationError
 from django.db import models
+
+from frontier.urls import InvalidURL, canonicalise
 
 
 class Campaign(models.Model):
@@ -33,6 +36,9 @@ class Campaign(models.Model):
         default=dict, blank=True, help_text="which parts of a URL do not matter, e.g. session_ids"
     )
     reason = models.CharField(max_length=200, blank=True, help_text="why it does not run")
+    scope_changed = models.BooleanField(
+        default=False, editable=False, help_text="since its pages were read: links left out then may be in scope now"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
@@ -51,6 +57,13 @@ class Seed(models.Model):
 
     def __str__(self) -> str:
         return self.url
+
+    def clean(self) -> None:
+        """Refuses what is no URL, and keeps the rest as it will be asked for."""
+        try:
+            self.url = canonicalise(self.url).fetch
+        except InvalidURL as error:
+            raise ValidationError({"url": f"not a URL: {error}"}) from None
 
 
 class ScopeRule(models.Model):

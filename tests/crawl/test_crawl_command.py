@@ -1,5 +1,6 @@
 """`trawl crawl` from the outside: a real process, a real server, exit codes and what the server saw."""
 
+import shutil
 import signal
 import subprocess
 import time
@@ -196,3 +197,38 @@ def test_two_crawls_cannot_use_one_data_directory(tmp_path: Path) -> None:
         assert f"pid {first.pid}" in second.err
         first.communicate(timeout=30)
         assert first.returncode == 0
+
+
+def test_a_wider_scope_is_told_and_again_finds_what_it_lets_in(tmp_path: Path) -> None:
+    def tagged(asked: object) -> Answer:
+        known = getattr(asked, "headers", {}).get("if-none-match")
+        return Answer(status=304) if known else Answer("<a href='/a'>a</a>", headers={"ETag": '"1"'})
+
+    with scripted({"/": tagged, "/a": page("/b"), "/b": page()}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--depth", "0")
+        told = crawl(tmp_path, f"{site.url}/", *LOCAL, "--depth", "1")
+        assert "scope has changed" in told.err
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--depth", "1", "--again")
+    assert site.paths() == ["/", "/", "/a"]
+
+
+@pytest.mark.parametrize("contact", ["müller@example.org", "a@b.c\r\nX: y", "a\0b"])
+def test_a_contact_that_cannot_stand_in_a_header_is_refused(tmp_path: Path, contact: str) -> None:
+    if "\0" in contact:
+        pytest.skip("no process can be given a NUL as an argument")
+    ran = crawl(tmp_path, "http://127.0.0.1:1/", *LOCAL, "--contact", contact)
+    assert ran.code == 2
+    assert "contact" in ran.err
+
+
+def test_a_data_directory_that_is_deleted_ends_the_crawl_with_a_word(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    pages = {"/": page(*(f"/{n}" for n in range(200)))} | {f"/{n}": page() for n in range(200)}
+    with scripted(pages) as site:
+        words = [*command(data, f"{site.url}/", *LOCAL), "--delay", "0.1"]
+        process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: len(site.paths()) > 3)
+        shutil.rmtree(data, ignore_errors=True)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"was deleted" in err

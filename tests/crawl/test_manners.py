@@ -178,3 +178,14 @@ def test_one_url_that_is_always_busy_does_not_close_its_host(tmp_path: Path) -> 
     assert site.paths().count("/busy") == 9, "three tries, set aside, and that three times"
     assert ran.told["pages"] == 3
     assert [error["kind"] for error in ran.told["errors"]] == ["overloaded"]
+
+
+def test_a_dead_https_twin_does_not_close_the_http_site(tmp_path: Path) -> None:
+    dead = [f"https://127.0.0.1:{{port}}/dead{n}" for n in range(5)]
+    with scripted({"/a": page(), "/b": page()}) as site:
+        site.script["/"] = page(*(link.format(port=site.port) for link in dead), "/a", "/b")
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert sorted(site.paths()) == ["/", "/a", "/b"]
+    assert ran.told["pages"] == 3
+    [error] = ran.told["errors"]
+    assert error["kind"] == "tls"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
 from crawl.scope import InvalidScope, Scope
+from frontier.admission import MAX_DEPTH
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.celery import app
 
 LOOK_SECONDS = 0.5
+_ONLY_NEW = "links that were left out before are found only by reading the pages once more (--again)."
 OK, NOTHING_FETCHED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -48,7 +51,7 @@ class Command(BaseCommand):
         add("--scope", choices=Campaign.Reach.values, help="how far links are followed (default: host)")
         add("--include", metavar="RE", action="append", help="only URLs in which this pattern is found")
         add("--exclude", metavar="RE", action="append", help="no URL in which this pattern is found")
-        add("--depth", type=_whole, metavar="N", help="at most N links away from a seed")
+        add("--depth", type=_depth, metavar="N", help="at most N links away from a seed")
         add("--pages", type=_positive, metavar="N", help="at most N URLs asked for")
         add("--delay", type=_seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
         add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
@@ -84,19 +87,27 @@ def prepare(options: dict[str, Any]) -> Campaign:
 
 def _prepared(options: dict[str, Any], urls: list[URL]) -> Campaign:
     campaign = _campaign(options, urls)
+    before = _scope_of(campaign) if campaign.runs.exists() else None
+    _change(campaign, options)
     campaigns.add_seeds(campaign, [url.fetch for url in urls])
     campaigns.check_contact(campaign, options["resolve"])
-    for action in (ScopeRule.Action.INCLUDE, ScopeRule.Action.EXCLUDE):
-        if options[action] is not None:
-            campaign.scope_rules.filter(action=action).delete()
-            for pattern in options[action]:
-                campaign.scope_rules.create(action=action, pattern=pattern)
+    if before is not None and before != _scope_of(campaign):
+        campaign.scope_changed = True
+        campaign.save(update_fields=["scope_changed"])
     return campaign
 
 
 def _campaign(options: dict[str, Any], urls: list[URL]) -> Campaign:
     name = options["name"] or (Path(options["seeds"]).stem if options["seeds"] not in (None, "-") else "")
     name = name or urls[0].host
+    campaign = Campaign.objects.filter(name=name).first()
+    if campaign is None and not urls:
+        raise CommandError(f"there is no campaign '{name}': give a URL to make it", returncode=USAGE)
+    return campaign or Campaign.objects.create(name=name)
+
+
+def _change(campaign: Campaign, options: dict[str, Any]) -> None:
+    """Changes what the options name; the rest of the campaign stays as it was."""
     given = {
         "reach": options["scope"],
         "max_depth": options["depth"],
@@ -105,16 +116,19 @@ def _campaign(options: dict[str, Any], urls: list[URL]) -> Campaign:
         "contact": options["contact"],
         "store_warc": False if options["no_warc"] else None,
     }
-    given = {field: value for field, value in given.items() if value is not None}
-    campaign = Campaign.objects.filter(name=name).first()
-    if campaign is None:
-        if not urls:
-            raise CommandError(f"there is no campaign '{name}': give a URL to make it", returncode=USAGE)
-        return Campaign.objects.create(name=name, **given)
     for field, value in given.items():
-        setattr(campaign, field, value)
+        if value is not None:
+            setattr(campaign, field, value)
     campaign.save()
-    return campaign
+    for action in (ScopeRule.Action.INCLUDE, ScopeRule.Action.EXCLUDE):
+        if options[action] is not None:
+            campaign.scope_rules.filter(action=action).delete()
+            for pattern in options[action]:
+                campaign.scope_rules.create(action=action, pattern=pattern)
+
+
+def _scope_of(campaign: Campaign) -> tuple[Any, ...]:
+    return campaign.reach, campaign.max_depth, *campaign.scope_rules.values_list("action", "pattern")
 
 
 class Crawl:
@@ -126,11 +140,13 @@ class Crawl:
         self.console = console
         self.interrupted = threading.Event()
         self.resume = _resume_command(campaign)
+        self.lock_is_there: Callable[[], bool] = bool
 
     def run(self) -> int:
         """Crawls until the end or an interruption."""
         lock = DataLock(settings.DATA_DIR)
         lock.take()
+        self.lock_is_there = lock.path.exists
         for damage in clean_up_after_a_kill():
             self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
         if not self._start():
@@ -162,12 +178,16 @@ class Crawl:
             self._print_finished()
             return False
         else:
+            if campaign.scope_changed:
+                self.console.print(f"The scope has changed; {_ONLY_NEW}", highlight=False, soft_wrap=True)
             campaigns.start(campaign)
         return True
 
     def _print_finished(self) -> None:
         told = summary(self.campaign)
         self.console.print(f"Campaign '{self.campaign.name}' is finished: {told.pages:,} pages in run {told.run}.")
+        if self.campaign.scope_changed:
+            self.console.print(f"Its scope has changed since; {_ONLY_NEW}", highlight=False, soft_wrap=True)
         self.console.print(f"Visit everything again: {self.resume} --again", soft_wrap=True, highlight=False)
         if self.options["json"]:
             print(json.dumps(told.as_dict()))
@@ -178,6 +198,9 @@ class Crawl:
         with Display(self.console, self.campaign) as display:
             while not self.interrupted.wait(LOOK_SECONDS):
                 now = time.monotonic()
+                if not self.lock_is_there():
+                    display.say(f"trawl: the data directory {settings.DATA_DIR} was deleted; nothing can be stored")
+                    os._exit(1)  # the writer would try for ever
                 Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
                     busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
                 )
@@ -285,10 +308,14 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _depth(text: str) -> int:
+    return min(_whole(text), MAX_DEPTH)
+
+
 def _positive(text: str) -> int:
     number = _whole(text)
-    if not number:
-        raise ArgumentTypeError("it must be at least 1")
+    if not 1 <= number < 2**31:
+        raise ArgumentTypeError("it must be at least 1 and at most 2147483647")
     return number
 
 
