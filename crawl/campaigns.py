@@ -112,8 +112,6 @@ def again(campaign: Campaign) -> Run:
     for queue in queues.iterator():
         pages = Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False)
         pages.update(due_at=now, failures=0, **anew)
-            due_at=now, failures=0, **anew
-        )
     return start(campaign)
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from crawl.fetch.robots import Robots
 from crawl.fetch.robots import Verdict as RobotsVerdict
-from crawl.fetch.visit import origin_of
+from crawl.fetch.target import origin_of
 from crawl.models import Campaign, Fetch, Page, RobotsFile, Run
 from crawl.pages import Key, key_of, places
 from crawl.plan import read_plan
