@@ -80,7 +80,7 @@ class Display:
 def line(now: Standing, rate: float) -> str:
     """The numbers as one plain line."""
     parts = [
-        f"{now.run.pages:,} pages",
+        counted(now.run.pages, "page"),
         f"{rate:,.1f}/s",
         size(now.run.bytes),
         f"{counted(now.waiting_urls, 'URL')} waiting on {counted(now.hosts, 'host')}",

@@ -1,8 +1,9 @@
 """PostgreSQL: rows go in by COPY or as one JSON parameter; rows are locked in key order."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from frontier.sql.packing import pack as pack
 
 LOCK_ROWS = "FOR UPDATE"
 SKIP_LOCKED = "FOR UPDATE SKIP LOCKED"
@@ -16,11 +17,6 @@ def rows(names: str) -> str:
         return f"(SELECT CAST(value AS {kind}) AS {name} FROM json_array_elements_text(%s::json))"
     taken = ", ".join(f"CAST(value->>{i} AS {kind}) AS {name}" for i, (name, kind) in enumerate(parts))
     return f"(SELECT {taken} FROM json_array_elements(%s::json))"
-
-
-def pack(values: Iterable[Any]) -> str:
-    """The parameter for `rows`: an array of scalars (one column) or of arrays."""
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
 def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> list[list[Any]]:

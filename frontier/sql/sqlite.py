@@ -1,8 +1,10 @@
 """SQLite: rows travel as one JSON text; a write transaction has the database to itself."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from frontier.sql.packing import pack as pack
 
 LOCK_ROWS = ""  # BEGIN IMMEDIATE has locked everything already
 SKIP_LOCKED = ""
@@ -21,11 +23,6 @@ def rows(names: str) -> str:
         return f"(SELECT value AS {parts[0][0]} FROM json_each(%s))"
     taken = ", ".join(f"value->>{i} AS {name}" for i, (name, _) in enumerate(parts))
     return f"(SELECT {taken} FROM json_each(%s))"
-
-
-def pack(values: Iterable[Any]) -> str:
-    """The parameter for `rows`: an array of scalars (one column) or of arrays."""
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
 def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> list[list[Any]]:
