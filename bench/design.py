@@ -22,26 +22,38 @@ class Link(NamedTuple):
 class Visit(NamedTuple):
     """A claimed URL: its row's key, the host with its lease token (0: it has none), and what to fetch."""
 
-    row: int | bytes
+    row: int | bytes | str
     host: int
     token: int
     url: str
 
 
 class Design(Protocol):
-    """A frontier on disk. Every method returns when its work would survive a power cut."""
+    """A frontier on disk. Every method returns when its work would survive a power cut.
+
+    `polite_ms` is how long a claimed host is left alone, POLITE_MS until somebody sets it. `clusters` says
+    whether the URLs of a host can be claimed together; without it `per_host` is taken as 1.
+    """
 
     merge_seconds: float
+    polite_ms: int
+    clusters: bool
 
     @property
     def link(self) -> Callable[[URL, int, int], Any]:
         """Makes a link of the type that `admit` takes."""
 
+    def resume(self) -> None:
+        """What a start on existing data does before its first claim, when no other process is alive."""
+
     def admit(self, links: Sequence[Any]) -> None:
         """Takes the links of one batch of pages; merges when its own threshold says so."""
 
+    def merge(self) -> None:
+        """Merges once, whatever the threshold says."""
+
     def settle(self) -> None:
-        """Merges what is left, and moves the write-ahead log into the database file."""
+        """Merges what is left, and brings what lies in logs to its place in the files."""
 
     def held(self) -> tuple[int, int]:
         """How many URLs and hosts the design has, counted in its tables."""
@@ -49,8 +61,11 @@ class Design(Protocol):
     def scatter(self) -> None:
         """Makes every host due at another time in the past, in no order of the keys: a crawl in full swing."""
 
-    def claim(self, hosts: int) -> list[Visit]:
-        """The first URL of each of up to so many hosts that are due; they may not be asked again for POLITE_MS."""
+    def claim(self, hosts: int, per_host: int = 1) -> list[Visit]:
+        """The first URLs of each of up to so many hosts that are due."""
 
     def complete(self, visits: Sequence[Visit]) -> None:
         """The end of these visits, in one transaction."""
+
+    def close(self) -> None:
+        """Lets go of all connections."""

@@ -1,83 +1,59 @@
 """One design through one stream, in this process: what bench/frontier.py starts for every round.
 
-    python -m bench.measure DESIGN --data DIR --stream crawl --urls N --hosts N
+    python -m bench.measure DESIGN --data DIR --stream crawl --urls N --hosts N [--database URL]
 
-DIR must be empty. Progress goes to standard error, one JSON object to standard output.
+DIR must be empty, and so must the PostgreSQL database, where one is named. Progress goes to standard error,
+one JSON object to standard output.
 """
 
 import argparse
 import json
 import os
-import sys
-import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import perf_counter, process_time
 from typing import Any
 
 from bench.design import Design
+from bench.progress import Progress
+from bench.rates import Sample, rates
+from bench.storage import memory, storage
 from bench.stream import KINDS, PipedStream
+from bench.visits import Clock, Ledger, measure_claims
 from frontier.urls import URL, canonicalise
 
-DESIGNS = ("trawl", "reference", "reference without index")
+TRAWL, REFERENCE, UNINDEXED = DESIGNS = ("trawl", "reference", "reference without index")
 # Pages whose links are committed together: what crawl/record.py collects at most.
 BATCH_PAGES = 400
-CLAIMS, CLAIM_HOSTS = 60, 512
-DECAY_URLS = 500_000  # below that the few merges of a stream say nothing of how the rate falls
-PROGRESS_SECONDS = 0.5 if sys.stderr.isatty() else 20.0
+VISITED = "visited.fingerprints"  # where in DIR the later process finds which URLs were given out
 
 
-def make_design(name: str, data: Path, cache_mb: int | None) -> Design:
-    """The design of that name on an empty directory."""
-    if name == "trawl":
-        set_up_django(data)
+def make_design(name: str, data: Path, cache_mb: int | None = None, database: str | None = None) -> Design:
+    """The design of that name, on an empty directory and database or on what it has left there."""
+    if name == TRAWL:
+        set_up_django(data, database)
         from bench.trawl_frontier import TrawlFrontier
 
         return TrawlFrontier()
+    if database:
+        from bench.reference_postgresql import PostgresReference
+
+        return PostgresReference(database)
     from bench.reference import Reference
 
-    return Reference(data, indexed=name == "reference", cache_mb=cache_mb)
+    return Reference(data, indexed=name == REFERENCE, cache_mb=cache_mb)
 
 
-def set_up_django(data: Path) -> None:
-    """Points Django at this directory and at SQLite in it, whatever the environment of the user says."""
+def set_up_django(data: Path, database: str | None = None) -> None:
+    """Points Django at this directory and at SQLite in it or at this database, whatever the user's environment says."""
     import django
 
     for name in list(os.environ):
         if name.startswith("TRAWL_") or name in ("DATABASE_URL", "BROKER_URL"):
             del os.environ[name]
+    if database:
+        os.environ["DATABASE_URL"] = database
     os.environ["TRAWL_DATA"] = str(data)
     os.environ["DJANGO_SETTINGS_MODULE"] = "trawl_project.settings"
     django.setup()
-
-
-class Clock:
-    """Adds up wall time and CPU time of the calls under measurement."""
-
-    def __init__(self) -> None:
-        self.wall = self.cpu = 0.0
-
-    def __enter__(self) -> None:
-        self._wall, self._cpu = perf_counter(), process_time()
-
-    def __exit__(self, *_: object) -> None:
-        self.wall += perf_counter() - self._wall
-        self.cpu += process_time() - self._cpu
-
-
-class Progress:
-    """A line on standard error now and then."""
-
-    def __init__(self, label: str, urls: int) -> None:
-        self._label, self._urls = label, urls
-        self._next = 0.0
-
-    def say(self, text: str, force: bool = False) -> None:
-        if force or time.monotonic() >= self._next:
-            self._next = time.monotonic() + PROGRESS_SECONDS
-            tty = sys.stderr.isatty()
-            line = f"{self._label}: {text}"
-            print(f"\r{line:<78}" if tty else line, end="" if tty else "\n", file=sys.stderr, flush=True)
 
 
 def parse(url: str) -> URL:
@@ -86,12 +62,23 @@ def parse(url: str) -> URL:
 
 
 def measure(design: Design, options: argparse.Namespace) -> dict[str, Any]:
-    """Admits the whole stream, then claims and completes; see COLUMNS in bench/frontier.py for the units."""
-    progress = Progress(options.label or options.design, options.urls)
-    read = canonicalise if options.design == "trawl" else parse
+    """Admits the whole stream, then claims and completes; see COLUMNS in bench/report.py for the units."""
+    progress = Progress(options.label or options.design)
+    measured = measure_admission(design, options, progress)
+    progress.say("claims")
+    ledger = Ledger()
+    measured |= measure_claims(design, ledger)
+    ledger.save(options.data / VISITED)
+    return measured | memory()
+
+
+def measure_admission(design: Design, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
+    """Admits the stream. Reading, and for trawl canonicalising, has a clock of its own."""
+    kept = storage(options.data, options.database)
+    read = canonicalise if options.design == TRAWL else parse
     link, reading, admitting = design.link, Clock(), Clock()
-    written = bytes_written()
-    offered, marks = 0, [(0, 0.0)]
+    before = kept.written()
+    offered, merged, samples = 0, 0.0, [Sample(0, 0, 0.0)]
     with PipedStream(options.stream, options.urls, options.hosts) as stream:
         for pages in stream.batches(BATCH_PAGES):
             with reading:
@@ -99,12 +86,14 @@ def measure(design: Design, options: argparse.Namespace) -> dict[str, Any]:
             with admitting:
                 design.admit(links)
             offered += len(links)
-            marks.append((offered, admitting.wall))
+            if design.merge_seconds != merged:
+                merged = design.merge_seconds
+                samples.append(Sample(offered, stream.distinct, admitting.wall))
             progress.say(f"{offered:,} links offered, {offered / admitting.wall:,.0f}/s")
     with admitting:
         design.settle()
-    marks.append((offered, admitting.wall))
-    written = bytes_written() - written
+    samples.append(Sample(offered, stream.distinct, admitting.wall))
+    after = kept.written()
     held, hosts = design.held()
     measured = {
         "stream": stream.totals._asdict(),
@@ -114,79 +103,19 @@ def measure(design: Design, options: argparse.Namespace) -> dict[str, Any]:
         "new_per_s": held / admitting.wall,
         "admit_cpu_us_per_link": admitting.cpu / offered * 1e6,
         "merge_share": design.merge_seconds / admitting.wall,
-        "bytes_per_url": bytes_on_disk(options.data) / held,
-        "bytes_written_per_url": written / held,
+        "bytes_per_url": kept.size() / held,
+        "bytes_written_per_url": None if before is None or after is None else (after - before) / held,
     }
-    if held >= DECAY_URLS:
-        measured["second_half_rate"] = second_half_rate(marks)
-    if options.design == "trawl":
+    if options.design == TRAWL:
         measured["offered_per_s_with_canonicalisation"] = offered / (admitting.wall + reading.wall)
-    progress.say("claims")
-    return measured | measure_claims(design) | {"rss_mb": peak_rss_mb()}
-
-
-def measure_claims(design: Design) -> dict[str, Any]:
-    """Claims of CLAIM_HOSTS hosts, one URL each, every claim completed before the next."""
-    design.scatter()
-    claim_seconds: list[float] = []
-    completing = Clock()
-    visited = 0
-    for _ in range(CLAIMS):
-        started = perf_counter()
-        visits = design.claim(CLAIM_HOSTS)
-        taken = perf_counter() - started
-        if not visits:
-            break
-        claim_seconds.append(taken)
-        visited += len(visits)
-        with completing:
-            design.complete(visits)
-    claim_seconds.sort()
-    return {
-        "visited": visited,
-        "claims_per_s": visited / sum(claim_seconds),
-        "claim_p50_ms": claim_seconds[len(claim_seconds) // 2] * 1e3,
-        "claim_p99_ms": claim_seconds[int(len(claim_seconds) * 0.99)] * 1e3,
-        "completes_per_s": visited / completing.wall,
-    }
-
-
-def second_half_rate(marks: Sequence[tuple[int, float]]) -> float:
-    """Links a second in the second half of the stream, as a share of the rate in the first half."""
-    offered, seconds = marks[-1]
-    middle, then = next((at, when) for at, when in marks if at >= offered / 2)
-    return ((offered - middle) / max(seconds - then, 1e-9)) / (middle / then)
-
-
-def bytes_on_disk(directory: Path) -> int:
-    """Blocks that the files below a directory take."""
-    return sum(path.stat().st_blocks * 512 for path in files(directory))
-
-
-def files(directory: Path) -> Iterator[Path]:
-    return (path for path in directory.rglob("*") if path.is_file())
-
-
-def bytes_written() -> int:
-    """Bytes that this process has sent to storage so far (Linux counts them when pages become dirty)."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("write_bytes:"):
-            return int(line.split()[1])
-    return 0
-
-
-def peak_rss_mb() -> float:
-    """The most memory this process ever had resident."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    return measured | rates(samples)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("design", choices=DESIGNS)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--database", help="an empty PostgreSQL database; SQLite in the data directory without it")
     parser.add_argument("--stream", choices=KINDS, required=True)
     parser.add_argument("--urls", type=int, required=True)
     parser.add_argument("--hosts", type=int, required=True)
@@ -196,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     if any(options.data.iterdir()):
         parser.error(f"{options.data} is not empty")
-    design = make_design(options.design, options.data, options.reference_cache)
+    design = make_design(options.design, options.data, options.reference_cache, options.database)
     if options.profile:
         import cProfile
 
@@ -205,6 +134,7 @@ def main() -> None:
         profile.dump_stats(options.profile)
     else:
         measured = measure(design, options)
+    design.close()
     print(json.dumps({"design": options.design} | measured))
 
 

@@ -26,12 +26,14 @@ MERGE_ROWS, MERGE_SHARE = 100_000, 0.2
 CACHE_KEYS = 500_000  # in each of two generations
 
 _SCHEMA = """
-CREATE TABLE staging(id INTEGER PRIMARY KEY, key BLOB, host INTEGER, level INTEGER, url TEXT);
-CREATE TABLE frontier(key BLOB PRIMARY KEY, host INTEGER, level INTEGER, state INTEGER, url TEXT) WITHOUT ROWID;
-CREATE TABLE host(id INTEGER PRIMARY KEY, next_at INTEGER NOT NULL DEFAULT 0, active INTEGER NOT NULL DEFAULT 1);
-CREATE INDEX host_due ON host(next_at) WHERE active = 1;
+CREATE TABLE IF NOT EXISTS staging(id INTEGER PRIMARY KEY, key BLOB, host INTEGER, level INTEGER, url TEXT);
+CREATE TABLE IF NOT EXISTS frontier(
+    key BLOB PRIMARY KEY, host INTEGER, level INTEGER, state INTEGER, url TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS host(
+    id INTEGER PRIMARY KEY, next_at INTEGER NOT NULL DEFAULT 0, active INTEGER NOT NULL DEFAULT 1);
+CREATE INDEX IF NOT EXISTS host_due ON host(next_at) WHERE active = 1;
 """
-_INDEX = "CREATE INDEX frontier_waiting ON frontier(host, level) WHERE state = 0"
+_INDEX = "CREATE INDEX IF NOT EXISTS frontier_waiting ON frontier(host, level) WHERE state = 0"
 
 
 def host_id(name: str) -> int:
@@ -40,12 +42,13 @@ def host_id(name: str) -> int:
 
 
 class Reference:
-    """The reference design with the claim index (A) or without (A0)."""
+    """The reference design with the claim index (A) or without (A0), which finds no two URLs of a host together."""
 
     link = Link
 
     def __init__(self, data: Path, indexed: bool, cache_mb: int | None = None) -> None:
-        self.indexed = indexed
+        self.clusters = indexed
+        self.polite_ms = POLITE_MS
         self.merge_seconds = 0.0
         self._db = sqlite3.connect(data / "reference.sqlite3", isolation_level=None)
         self._db.executescript(PRAGMAS)
@@ -59,6 +62,9 @@ class Reference:
         self._staged = self._stored = 0
         self._next_at: dict[int, int] = {}  # without the index: when each host may be asked again
         self._scanned_to = b""
+
+    def resume(self) -> None:
+        self._db.execute(f"UPDATE frontier SET state = {WAITING} WHERE state = {CLAIMED}")
 
     def admit(self, links: Sequence[Link]) -> None:
         recent, older = self._recent, self._older
@@ -80,9 +86,9 @@ class Reference:
         self._db.execute("COMMIT")
         self._staged += len(rows)
         if self._staged >= max(MERGE_ROWS, self._stored * MERGE_SHARE):
-            self._merge()
+            self.merge()
 
-    def _merge(self) -> None:
+    def merge(self) -> None:
         started = perf_counter()
         self._db.execute("BEGIN IMMEDIATE")
         added = self._db.execute(
@@ -101,7 +107,7 @@ class Reference:
 
     def settle(self) -> None:
         if self._staged:
-            self._merge()
+            self.merge()
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def held(self) -> tuple[int, int]:
@@ -112,53 +118,59 @@ class Reference:
         self._db.execute("UPDATE host SET next_at = 1 + (id & 0xFFFFFF) * 7919 % 999983")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def claim(self, hosts: int) -> list[Visit]:
+    def claim(self, hosts: int, per_host: int = 1) -> list[Visit]:
         now = time.time_ns() // 1_000_000
         self._db.execute("BEGIN IMMEDIATE")
-        found = self._by_host(hosts, now) if self.indexed else self._by_scan(hosts, now)
+        found = self._by_host(hosts, per_host, now) if self.clusters else self._by_scan(hosts, now)
         claimed = sorted((visit.row,) for visit in found)
         self._db.executemany(f"UPDATE frontier SET state = {CLAIMED} WHERE key = ?", claimed)
         self._db.execute("COMMIT")
         return found
 
-    def _by_host(self, limit: int, now: int) -> list[Visit]:
-        due = self._db.execute(
-            "SELECT id FROM host WHERE active = 1 AND next_at <= ? ORDER BY next_at LIMIT ?", (now, limit)
-        ).fetchall()
+    def _by_host(self, limit: int, per_host: int, now: int) -> list[Visit]:
         found: list[Visit] = []
-        idle = []
-        for (host,) in sorted(due):
-            row = self._db.execute(
-                f"SELECT key, url FROM frontier WHERE state = {WAITING} AND host = ? ORDER BY level LIMIT 1", (host,)
-            ).fetchone()
-            if row:
-                found.append(Visit(row[0], host, 0, row[1]))
-            else:
-                idle.append((host,))
-        clocks = [(now + POLITE_MS, visit.host) for visit in found]
-        self._db.executemany("UPDATE host SET next_at = ? WHERE id = ?", clocks)
-        self._db.executemany("UPDATE host SET active = 0 WHERE id = ?", idle)
+        while not found:
+            due = self._db.execute(
+                "SELECT id FROM host WHERE active = 1 AND next_at <= ? ORDER BY next_at LIMIT ?", (now, limit)
+            ).fetchall()
+            if not due:
+                break
+            busy, idle = [], []
+            for (host,) in sorted(due):
+                rows = self._db.execute(
+                    f"SELECT key, url FROM frontier WHERE state = {WAITING} AND host = ? ORDER BY level LIMIT ?",
+                    (host, per_host),
+                ).fetchall()
+                found += [Visit(key, host, 0, url) for key, url in rows]
+                if rows:
+                    busy.append((now + self.polite_ms, host))
+                else:
+                    idle.append((host,))
+            self._db.executemany("UPDATE host SET next_at = ? WHERE id = ?", busy)
+            self._db.executemany("UPDATE host SET active = 0 WHERE id = ?", idle)
         return found
 
     def _by_scan(self, limit: int, now: int) -> list[Visit]:
         found: list[Visit] = []
+        start, self._scanned_to = self._scanned_to, b""
         waiting = self._db.execute(
-            f"SELECT key, host, url FROM frontier WHERE key > ? AND state = {WAITING} ORDER BY key", (self._scanned_to,)
+            f"SELECT key, host, url FROM frontier WHERE key > ? AND state = {WAITING} ORDER BY key", (start,)
         )
         for key, host, url in waiting:
             if self._next_at.get(host, 0) <= now:
-                self._next_at[host] = now + POLITE_MS
+                self._next_at[host] = now + self.polite_ms
                 found.append(Visit(key, host, 0, url))
                 if len(found) == limit:
                     self._scanned_to = key
                     break
-        else:
-            self._scanned_to = b""
         waiting.close()
-        return found
+        return found if found or not start else self._by_scan(limit, now)
 
     def complete(self, visits: Sequence[Visit]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         done = sorted((visit.row,) for visit in visits)
         self._db.executemany(f"UPDATE frontier SET state = {DONE} WHERE key = ?", done)
         self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        self._db.close()

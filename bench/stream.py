@@ -2,8 +2,9 @@
 
     python bench/stream.py crawl|random|sequential URLS HOSTS
 
-prints one page a line, its links as "level url" between tabs, and last a line of totals. The benchmark
-reads that from a process of its own, so the memory of the generator is not counted as a frontier's.
+prints one page a line, fields between tabs: how many distinct URLs were given up to its end, then each link
+as a hexadecimal digit for its level and the URL; and last a line of totals. The benchmark reads that from a
+process of its own, so neither memory nor processor time of the generator are counted as a frontier's.
 
 crawl        pages of 50 to 100 links: 75 % to the page's own host, most others to hosts by Zipf's law, and
              new hosts until all are found; about 39 % of the links are repeats
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 SEED = 7
 KINDS = ("crawl", "random", "sequential")
@@ -37,18 +39,26 @@ ZIPF_EXPONENT, ZIPF_OFFSET = 0.9, 3.0
 OWN_HOST, NEW_HOST = 0.75, 0.115
 # Chance that a link repeats an earlier one to its host.
 OWN_REPEATS, POPULAR_REPEATS, RANDOM_REPEATS = 0.42, 0.65, 0.42
-FIRST_LEVEL, LEVELS = 4, 4
+FIRST_LEVEL, LEVELS = 6, 4
 SEQUENTIAL_PRIORITIES, SEQUENTIAL_LEVELS = 100_000, 15
+
+LEVEL_OF = {f"{level:x}": level for level in range(16)}
 
 Page = list[tuple[int, str]]  # (priority level, URL) of each link
 
 
 class Totals(NamedTuple):
-    """What a whole stream held."""
+    """What a whole stream held; `digest` is the sum of the fingerprints of the distinct URLs, modulo 2^64."""
 
     offered: int
     distinct: int
     hosts: int
+    digest: int
+
+
+def fingerprint(url: str) -> int:
+    """64 bits of a URL, for telling whether two sets of URLs are the same by count and sum."""
+    return xxh3_64_intdigest(url.encode())
 
 
 class Stream:
@@ -57,7 +67,8 @@ class Stream:
     def __init__(self, kind: str, urls: int, hosts: int) -> None:
         self.kind, self.urls, self.hosts = kind, urls, hosts
         self._links_to = [0] * hosts  # distinct URLs given so far, by host
-        self._offered = self._distinct = self._met = 0
+        self.distinct = 0  # given so far
+        self._offered = self._met = self._digest = 0
         self._random = random.Random(SEED)
         self._numpy = np.random.default_rng(SEED)
         self._order: list[int] = self._numpy.permutation(hosts).tolist()  # hosts by popularity, and by discovery
@@ -72,11 +83,11 @@ class Stream:
     @property
     def totals(self) -> Totals:
         """What was given so far."""
-        return Totals(self._offered, self._distinct, sum(map(bool, self._links_to)))
+        return Totals(self._offered, self.distinct, sum(map(bool, self._links_to)), self._digest % (1 << 64))
 
     def _crawl(self) -> Iterator[Page]:
         popular, chance = self._popular(), self._random.random
-        while self._distinct < self.urls:
+        while self.distinct < self.urls:
             own, page = next(popular), []
             for _ in range(self._random.randint(MIN_LINKS, MAX_LINKS)):
                 kind = chance()
@@ -90,20 +101,21 @@ class Stream:
             yield page
 
     def _any(self) -> Iterator[Page]:
-        while self._distinct < self.urls:
+        while self.distinct < self.urls:
             size = self._random.randint(MIN_LINKS, MAX_LINKS)
             hosts: list[int] = self._numpy.integers(0, self.hosts, size).tolist()
             yield [self._link(host, RANDOM_REPEATS, 1) for host in hosts]
 
     def _sequential(self) -> Iterator[Page]:
-        while self._distinct < self.urls:
+        while self.distinct < self.urls:
             page = []
-            for i in range(self._distinct, min(self._distinct + MAX_LINKS, self.urls)):
+            for i in range(self.distinct, min(self.distinct + MAX_LINKS, self.urls)):
                 host = i % self.hosts
                 self._links_to[host] += 1
                 level = i % SEQUENTIAL_PRIORITIES * SEQUENTIAL_LEVELS // SEQUENTIAL_PRIORITIES
                 page.append((level, f"https://h{host}.example/page/{i}"))
-            self._distinct += len(page)
+                self._digest += fingerprint(page[-1][1])
+            self.distinct += len(page)
             yield page
 
     def _link(self, host: int, repeats: float, skew: int) -> tuple[int, str]:
@@ -114,8 +126,10 @@ class Stream:
         else:
             number = known
             self._links_to[host] = known + 1
-            self._distinct += 1
+            self.distinct += 1
         url = url_of(host, number)
+        if number == known:
+            self._digest += fingerprint(url)
         return FIRST_LEVEL + len(url) % LEVELS, url
 
     def _popular(self) -> Iterator[int]:
@@ -142,7 +156,8 @@ class PipedStream:
 
     def __init__(self, kind: str, urls: int, hosts: int) -> None:
         self._command = [sys.executable, str(Path(__file__).resolve()), kind, str(urls), str(hosts)]
-        self.totals = Totals(0, 0, 0)
+        self.totals = Totals(0, 0, 0, 0)
+        self.distinct = 0  # given so far
 
     def __enter__(self) -> "PipedStream":
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True, encoding="ascii")
@@ -155,29 +170,39 @@ class PipedStream:
             self._process.stdout.close()
 
     def batches(self, pages: int) -> Iterator[list[Page]]:
-        """Up to `pages` pages at a time; sets `totals` at the end. Raises RuntimeError if the generator fails."""
+        """Up to `pages` pages at a time; keeps `distinct`, and sets `totals` at the end.
+
+        Raises RuntimeError when the generator fails.
+        """
         if self._process.stdout is None:
             raise RuntimeError("the stream is not open")
-        while lines := list(islice(self._process.stdout, pages)):
-            if lines[-1].startswith("="):
-                self.totals = Totals(*map(int, lines.pop()[1:].split()))
-            if lines:
-                yield [[_parsed(link) for link in line[:-1].split("\t")] for line in lines]
+        while batch := list(islice(self._process.stdout, pages)):
+            if batch[-1].startswith("="):
+                self.totals = Totals(*map(int, batch.pop()[1:].split()))
+            if batch:
+                self.distinct = int(batch[-1].partition("\t")[0])
+                yield [parsed(line) for line in batch]
         if not self.totals.offered:
             raise RuntimeError("the stream ended early")
 
 
-def _parsed(link: str) -> tuple[int, str]:
-    level, _, url = link.partition(" ")
-    return int(level), url
+def parsed(line: str) -> Page:
+    """The page of a line of a stream."""
+    return [(LEVEL_OF[link[0]], link[1:]) for link in line[:-1].split("\t")[1:]]
+
+
+def lines(stream: Stream) -> Iterator[str]:
+    """A stream as text, without its totals."""
+    for page in stream.pages():
+        links = "\t".join([f"{level:x}{url}" for level, url in page])
+        yield f"{stream.distinct}\t{links}\n"
 
 
 def main() -> None:
     kind, urls, hosts = sys.argv[1:]
     stream = Stream(kind, int(urls), int(hosts))
     try:
-        for page in stream.pages():
-            print("\t".join([f"{level} {url}" for level, url in page]))
+        sys.stdout.writelines(lines(stream))
         print("=", *stream.totals)
     except BrokenPipeError:
         sys.stderr.close()

@@ -1,6 +1,6 @@
 """What a stored page costs: this project's WARC records against the writers of fastwarc and warcio.
 
-    python -m bench.warc [--rig /path/to/rig] [--pages 300]
+    ./trawl bench warc [--rig /path/to/rig] [--pages 300]
 
 One page is one exchange: a response, a request and a metadata record, digests included, written to memory.
 The ways take turns, so a busy machine slows all of them; each shows its median of three. `--rig` takes the

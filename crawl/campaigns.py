@@ -5,24 +5,24 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.db import connections, transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
-from crawl.discover import SEED_LEVEL
 from crawl.fetch.resolver import parse_override, stays_here
 from crawl.models import Campaign, Page, Run, Seed
+from frontier import counts
 from frontier import merge as merging
 from frontier.admission import Link, admit, waiting
 from frontier.claim import wake
 from frontier.fill import refill
-from frontier.models import Host, Queue
+from frontier.models import Queue
 from frontier.politeness import now_ms
+from frontier.priority import RETRY, SEED
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 
 # Pages fed back into their queues in one go.
 FEED = 5_000
-RETRY_LEVEL = 3
 
 
 class CampaignError(Exception):
@@ -95,7 +95,7 @@ def start(campaign: Campaign) -> Run:
 def _admit_seeds(campaign: Campaign) -> None:
     rules = rules_of(campaign)
     seeds = list(campaign.seeds.filter(admitted=False))
-    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), SEED_LEVEL, 0) for seed in seeds])
+    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), SEED, 0) for seed in seeds])
     campaign.seeds.filter(id__in=[seed.pk for seed in seeds]).update(admitted=True)
 
 
@@ -133,7 +133,7 @@ def stop(campaign: Campaign) -> None:
 def left_over(campaign: Campaign) -> bool:
     """Whether a finished campaign has URLs that a new start would visit: beyond its last run's page limit,
     or on hosts that did not answer."""
-    return Queue.objects.filter(campaign=campaign.pk, pending__gt=0).exists()
+    return counts.waiting(campaign.pk).urls > 0
 
 
 def plus(field: str, amount: int) -> Any:
@@ -159,7 +159,7 @@ def feed_due() -> int:
             .values_list("id", flat=True)
         )
         rows = [row for row in rows if row[0] in mine]
-        refill([(page >> 32, RETRY_LEVEL, depth, ref) for page, depth, ref in rows])
+        refill([(page >> 32, RETRY, depth, ref) for page, depth, ref in rows])
         Page.objects.filter(id__in=mine).update(queued=True, due_at=None)
     return len(rows)
 
@@ -188,9 +188,7 @@ def nothing_left(campaign: Campaign) -> bool:
         if not mine:
             return False
         # A leased host is held by a visit whose results, links included, are not stored yet.
-        live = Host.objects.filter(Q(active=True) | ~Q(lease=0), id=OuterRef("host_id"))
-        busy = Queue.objects.filter(Exists(live), campaign=campaign.pk, pending__gt=0)
-        if busy.exists() or waiting()[0]:
+        if counts.live(campaign.pk) or waiting()[0]:
             return False
         retries = Page.objects.filter(due_at__isnull=False)
         owned = Queue.objects.filter(campaign=campaign.pk, id=OuterRef("queue"))
@@ -206,16 +204,3 @@ def finish_run(run: Run) -> None:
         Campaign.objects.filter(id=run.campaign.pk, status=Campaign.Status.RUNNING).update(
             status=Campaign.Status.FINISHED
         )
-
-
-def unreachable(campaign: Campaign) -> tuple[int, int]:
-    """(hosts, URLs) that wait on hosts which did not answer."""
-    with connections["default"].cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*), coalesce(sum(q.pending), 0) FROM frontier_queue q"
-            " JOIN frontier_host h ON h.id = q.host_id"
-            " WHERE q.campaign = %s AND q.pending > 0 AND NOT h.active AND h.lease = 0",
-            [campaign.pk],
-        )
-        hosts, urls = cursor.fetchone()
-    return int(hosts), int(urls)

@@ -11,12 +11,11 @@ from crawl.parse.charset import decode
 from crawl.parse.html import is_html, parse_html, robots_header
 from crawl.plan import Plan
 from frontier.admission import Link
+from frontier.priority import by_depth
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.version import AGENT
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
-# Levels of the back queues (0 is taken first): seeds, redirect targets, then links by their depth.
-SEED_LEVEL, REDIRECT_LEVEL, LINK_LEVEL, LAST_LEVEL = 0, 1, 4, 14
 
 
 @dataclass(slots=True)
@@ -28,11 +27,6 @@ class Discovery:
     noindex: bool = False
     links: list[Link] = field(default_factory=list)
     error: Kind | None = None
-
-
-def level_of(depth: int) -> int:
-    """The priority level of a link found at this depth."""
-    return min(LINK_LEVEL + depth, LAST_LEVEL)
 
 
 def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
@@ -58,9 +52,9 @@ def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
 
 
 def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[Link]:
-    """References as links of the campaign; what is no URL or out of scope is left out."""
-    links = []
-    level = level_of(depth)
+    """References as links of the campaign, each URL once; what is no URL or out of scope is left out."""
+    links: dict[str, Link] = {}
+    level = by_depth(depth)
     verdict, rules = plan.scope.verdict, plan.rules
     for href in hrefs:
         try:
@@ -68,5 +62,5 @@ def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[
         except InvalidURL:
             continue
         if verdict(url, depth).allowed:
-            links.append(Link(url, level, depth))
-    return links
+            links.setdefault(url.canonical, Link(url, level, depth))
+    return list(links.values())

@@ -54,7 +54,7 @@ def clean_up_after_a_kill() -> list[str]:
     machine = socket.gethostname()
     for worker in Worker.objects.all():
         host, _, pid = worker.name.rpartition("-")
-        gone = host == machine and not _alive(int(pid))
+        gone = host == machine and not is_alive(int(pid))
         if gone or worker.seen_at < now_ms() - ALIVE_MS:
             worker.delete()
     if Worker.objects.exists():
@@ -63,7 +63,8 @@ def clean_up_after_a_kill() -> list[str]:
     return repair_all()
 
 
-def _alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether another process of this machine has this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

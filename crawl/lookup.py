@@ -20,8 +20,10 @@ from crawl.models import Campaign, Fetch, Page, RobotsFile, Run
 from crawl.pages import Key, key_of, places
 from crawl.plan import read_plan
 from crawl.scope import Verdict
-from frontier.blocks import in_force
-from frontier.models import HELD, SEQUENCE_BITS, Host, Inbox, Queue, QueuedUrl, SeenRun
+from frontier.blocks import covering
+from frontier.models import SEQUENCE_BITS, Host, Inbox, Queue, QueuedUrl, SeenRun
+from frontier.priority import HELD
+from frontier.schedule import Slot, slots
 from frontier.seen.index import SeenIndex
 from frontier.seen.runs import DamagedRun
 from frontier.state import hash_seed, seen_directory
@@ -187,7 +189,8 @@ class Found:
     note: str = ""
     depth: int | None = None
     host: Host | None = None
-    queue: Queue | None = None
+    slot: Slot | None = None
+    queue: int | None = None
     blocked: bool = False
     inbox: Arrival | None = None
     waiting: Waiting | None = None
@@ -198,7 +201,7 @@ class Found:
     @property
     def key(self) -> Key | None:
         """The key of its page; None where nothing of its host has been queued."""
-        return key_of(self.queue.pk, self.hash) if self.queue else None
+        return key_of(self.queue, self.hash) if self.queue else None
 
     @property
     def fetch(self) -> str:
@@ -248,12 +251,12 @@ class CampaignLookup:
         self.campaign = campaign
         self.plan = read_plan(campaign, Run(campaign=campaign))
         self.seed = hash_seed()
-        self.blocks = in_force()
         self.seen = Seen()
 
     def look(self, urls: list[URL], details: bool = True) -> list[Found]:
         """What is known of each URL; `details`: also places in queues and the history."""
         by_identity = {url.canonical: url for url in urls}
+        blocked = covering({url.host for url in urls})
         found = [Found(url, url_hash(url.canonical, self.seed), Verdict(False, "")) for url in by_identity.values()]
         self._find_queues(found)
         self._find_places(found, details)
@@ -261,7 +264,7 @@ class CampaignLookup:
             place = one.waiting or one.page or one.inbox
             one.depth = place.depth if place else None
             one.scope = self.plan.scope.verdict(one.url, one.depth or 0)
-            one.blocked = self.blocks.covers(one.url.host)
+            one.blocked = one.url.host in blocked
         _find_robots(found)
         if details:
             _find_history(found)
@@ -271,10 +274,12 @@ class CampaignLookup:
     def _find_queues(self, found: list[Found]) -> None:
         hosts = {host.name: host for host in Host.objects.filter(name__in={one.url.host for one in found})}
         owned = Queue.objects.filter(host__in={host.pk for host in hosts.values()}, campaign=self.campaign.pk)
-        queues = {queue.host_id: queue for queue in owned}
+        queues = dict(owned.values_list("host_id", "id"))
+        active = slots(host.pk for host in hosts.values() if host.active)
         for one in found:
             one.host = hosts.get(one.url.host)
-            one.queue = queues.get(one.host.pk) if one.host else None
+            if one.host:
+                one.queue, one.slot = queues.get(one.host.pk), active.get(one.host.pk)
 
     def _find_places(self, found: list[Found], details: bool) -> None:
         """Looks in the order in which URLs move on, inbox, queues, pages: none can slip through."""
@@ -319,7 +324,7 @@ class CampaignLookup:
         by_queue: dict[int, list[Found]] = {}
         for one in wanted:
             if one.queue:
-                by_queue.setdefault(one.queue.pk, []).append(one)
+                by_queue.setdefault(one.queue, []).append(one)
         for queue, members in by_queue.items():
             rows = QueuedUrl.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32).order_by("id")
             for one, (row, depth, ref) in self._rows_of(members, rows.values_list("id", "depth", "ref")):
@@ -329,8 +334,8 @@ class CampaignLookup:
 
     def _rows_of(self, wanted: list[Found], rows: Any) -> Iterator[tuple[Found, tuple[int, int, str]]]:
         """(id, depth, reference) of URLs in their one queue, or a note why one could not be looked for."""
-        host, queue = wanted[0].url.host, wanted[0].queue
-        length = queue.pending + queue.held if queue else 0
+        host = wanted[0].url.host
+        length = rows[: QUEUE_ROWS + 1].count()
         if length > QUEUE_ROWS:
             for one in wanted:
                 one.note = f"the {length:,} URLs that wait on its host are too many to look through"

@@ -1,13 +1,13 @@
 """Where a page's row is, given its URL: the id is made from the URL's key, so no index is needed."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connections
 
 from crawl.models import Campaign, Page
-from frontier.fill import I64
+from frontier.lines import I64
 from frontier.seen.runs import U64
 from frontier.sql import dialect
 from frontier.urls import NO_RULES, Rules
@@ -84,3 +84,10 @@ class KnownHistory:
             table = np.array(rows, np.int64)
             home = table[:, 0] - table[:, 1]
             yield home >> 32, (home & 0xFFFF_FFFF).astype(np.uint64), table[:, 2].view(np.uint64)
+
+
+def no_longer_queued(sender: Any, queues: list[int], using: str, **kwargs: Any) -> None:
+    """Pages whose queues were purged wait no more."""
+    for queue in queues:
+        rows = Page.objects.using(using).filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=True)
+        rows.update(queued=False)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from django.db.models import Count, Min, Sum
 
 from crawl.models import Campaign, Page, Run, Tally
+from frontier import counts
 from frontier.admission import waiting as inbox_waiting
 from frontier.claim import leased
-from frontier.models import Host, Queue
 from frontier.politeness import now_ms
+from frontier.schedule import NextHost, next_due
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Standing:
 def standing(campaign: Campaign) -> Standing:
     """Reads how the latest run of a campaign stands."""
     run = Run.objects.filter(campaign=campaign).latest("number")
-    queues = Queue.objects.filter(campaign=campaign.pk).aggregate(urls=Sum("pending"), hosts=Count("id"))
+    waiting = counts.waiting(campaign.pk)
     visiting = leased()
     links, _ = inbox_waiting()
     errors = Tally.objects.filter(run=run).exclude(kind__startswith="http-").aggregate(n=Sum("count"))["n"] or 0
@@ -36,21 +37,21 @@ def standing(campaign: Campaign) -> Standing:
         waits = f"somebody to start it again: it was paused{f' ({paused.reason})' if paused.reason else ''}"
     else:
         waits = "" if visiting or links else _reason(campaign)
-    return Standing(run, queues["urls"] or 0, queues["hosts"], visiting, links, errors, waits)
+    return Standing(run, waiting.urls, waiting.hosts, visiting, links, errors, waits)
 
 
 def _reason(campaign: Campaign) -> str:
     now = now_ms()
-    host = Host.objects.filter(active=True).order_by("next_at").first()
+    host = next_due()
     retry = Page.objects.filter(due_at__isnull=False).aggregate(at=Min("due_at"), n=Count("id"))
-    if retry["at"] is not None and (host is None or retry["at"] < host.next_at):
+    if retry["at"] is not None and (host is None or retry["at"] < host.due_at):
         return f"{retry['n']} failed URLs, the first tried again {_when(retry['at'] - now)}"
-    if host is not None and host.next_at > now:
-        return f"{host.name}{_because(host)}, due {_when(host.next_at - now)}"
+    if host is not None and host.due_at > now:
+        return f"{host.name}{_because(host)}, due {_when(host.due_at - now)}"
     return ""
 
 
-def _because(host: Host) -> str:
+def _because(host: NextHost) -> str:
     return f" ({host.reason})" if host.reason else ""
 
 

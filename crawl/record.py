@@ -24,6 +24,7 @@ from crawl.discover import Discovery
 from crawl.fetch.target import Outcome
 from crawl.store.archive import Archive
 from frontier.admission import Link, admit
+from frontier.blocks import in_force
 from frontier.claim import renew
 from frontier.complete import Clock, Release, finish, settle
 
@@ -47,6 +48,7 @@ class Record:
     discovery: Discovery
     links: list[Link]
     clock: Clock | None
+    refused: list[Link] = field(default_factory=list)  # to blocked domains
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class Writer(threading.Thread):
         """Whether so much waits that fetching should pause."""
         return len(self._batch.records) > BEHIND
 
-    def renew(self, leases: list[tuple[int, int]], lease_ms: int) -> None:
+    def renew(self, leases: list[int], lease_ms: int) -> None:
         """Renews leases (host id, token)."""
         self.ask(lambda: renew(leases, lease_ms=lease_ms))
 
@@ -202,14 +204,19 @@ class Writer(threading.Thread):
             batch.archived = self._archive.store(batch.records)
             batch.archived_done = True
         if not batch.admitted_done:
+            _refuse_blocked(batch.records)
             for campaign, links in _links_by_campaign(batch.records).items():
                 admit(campaign, links)
             batch.admitted_done = True
         leaving = {ended.release.host for ended in batch.ended}
         clocks = {record.clock.host: record.clock for record in batch.records if record.clock}
-        done = [record.outcome.target.row for record in batch.records]
+        done: dict[int, list[int]] = {}
+        for target in (record.outcome.target for record in batch.records):
+            if target.row is not None:
+                done.setdefault(target.plan.campaign, []).append(target.row)
         with transaction.atomic(), connections["default"].cursor() as cursor:
-            finish(row for row in done if row is not None)
+            for campaign, taken in done.items():
+                finish(campaign, taken)
             settle(
                 [clock for host, clock in clocks.items() if host not in leaving],
                 [ended.release for ended in batch.ended],
@@ -219,6 +226,15 @@ class Writer(threading.Thread):
             rows.store_robots(cursor, batch.robots)
             rows.count(cursor, batch.records, [ended.given_back for ended in batch.ended])
         self._archive.committed()
+
+
+def _refuse_blocked(records: list[Record]) -> None:
+    """Sorts out links to blocked domains; that they were there is counted."""
+    blocked = in_force().blocked({link.url.host for record in records for link in record.links})
+    if blocked:
+        for record in records:
+            record.refused = [link for link in record.links if link.url.host in blocked]
+            record.links = [link for link in record.links if link.url.host not in blocked]
 
 
 def _links_by_campaign(records: list[Record]) -> dict[int, list[Link]]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from crawl import campaigns
 from crawl.models import Campaign, Run, Tally, WarcFile
 from crawl.progress import counted, duration, size
-from frontier.models import Queue
+from frontier import counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ def summary(campaign: Campaign) -> Summary:
     """Reads the summary of the latest run."""
     run = Run.objects.filter(campaign=campaign).select_related("campaign").latest("number")
     tallies = list(Tally.objects.filter(run=run).order_by("kind"))
-    queues = list(Queue.objects.filter(campaign=campaign.pk).values_list("pending", flat=True))
-    hosts, urls = campaigns.unreachable(campaign)
+    waiting = counts.waiting(campaign.pk)
+    hosts, urls = counts.parked(campaign.pk)
     files = WarcFile.objects.filter(directory__endswith=f"/{campaign.pk}").order_by("id")
     return Summary(
         campaign=campaign.name,
@@ -66,8 +66,8 @@ def summary(campaign: Campaign) -> Summary:
         status={t.kind.removeprefix("http-"): t.count for t in tallies if t.kind.startswith("http-")},
         errors=[ErrorCount(t.kind, t.count, t.example) for t in tallies if not t.kind.startswith("http-")],
         links=run.links,
-        hosts=len(queues),
-        waiting_urls=sum(queues),
+        hosts=waiting.hosts,
+        waiting_urls=waiting.urls,
         unreachable_hosts=hosts,
         unreachable_urls=urls,
         page_limit_reached=campaigns.page_limit_reached(run),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crawl.fetch.errors import Kind
 from crawl.pages import Key, Place, places
 from frontier.politeness import now_ms
 from frontier.sql import dialect
@@ -177,6 +178,10 @@ def count(cursor: Any, records: Sequence["Record"], given_back: Sequence[dict[in
             url, detail = outcome.target.url.fetch, outcome.detail
             example = f"{url} ({detail})" if detail else url
             tallies[run, kind] = (tallies.get((run, kind), (0, ""))[0] + 1, _text(example, EXAMPLE_CHARS))
+        if record.refused:
+            key = run, Kind.BLOCKED_DOMAIN.value
+            example = f"{record.refused[0].url.fetch} (a link that was not followed)"
+            tallies[key] = (tallies.get(key, (0, ""))[0] + len(record.refused), _text(example, EXAMPLE_CHARS))
     for part in given_back:
         for run, urls in part.items():
             runs.setdefault(run, Counter())["back"] += urls

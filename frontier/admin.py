@@ -1,16 +1,51 @@
 """The frontier in the admin: to look at, and to block domains."""
 
+import time
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
 
-from frontier.bounded import BoundedPaginator
-from frontier.models import DomainBlock, FrontierState, Host, Inbox, Queue, QueuedUrl, SeenRun
+from frontier.blocking import FEW, unblock
+from frontier.blocks import covering
+from frontier.bounded import MOST, BoundedPaginator
+from frontier.counts import in_queue
+from frontier.models import (
+    BlockChange,
+    Change,
+    DomainBlock,
+    DueHost,
+    FrontierState,
+    Host,
+    Inbox,
+    Lease,
+    LeasedHost,
+    Queue,
+    QueuedUrl,
+    SeenRun,
+)
 from frontier.moments import moment
 from frontier.names import host_of
+from frontier.purge import Extent, extent, purge
+from frontier.schedule import Slot, slots
 from frontier.urls import from_reference
+
+# URLs of a queue that a list counts: below a millisecond for each of its rows.
+MOST_COUNTED = 10_000
+
+PURGE_WARNING = (
+    "This cannot be undone. A deleted URL stays known, so links to it do not bring it back, also after the block is"
+    " lifted; after trawl rebuild_seen it is new again, unless it was visited before. Pages that were fetched stay."
+)
+# Each is a field of the form that asks, and Django takes 1,000.
+MOST_LIFTED = 500
+# A purge in a request ends after so long; the rest is left to another one.
+PURGE_SECONDS = 20
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -30,6 +65,25 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
+class WithSlots(ChangeList):
+    """A list of hosts that looks all of them up in the schedule at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        hosts = list(self.result_list)
+        found = slots(host.pk for host in hosts if host.active)
+        for host in hosts:
+            host.slot = found.get(host.pk)
+        self.result_list = hosts
+
+
+def _slot(host: Any) -> Slot | None:
+    if not hasattr(host, "slot"):
+        host.slot = slots([host.pk]).get(host.pk)
+    slot: Slot | None = host.slot
+    return slot
+
+
 @admin.register(Host)
 class HostAdmin(ReadOnly):
     list_display = ("name", "state", "due", "gap", "failures", "reason")
@@ -38,17 +92,22 @@ class HostAdmin(ReadOnly):
     search_help_text = "the beginning of a host name"
     ordering = ("id",)
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return WithSlots
+
     @admin.display(description="state")
     def state(self, host: Host) -> str:
         if host.blocked:
             return "blocked"
-        if host.lease:
-            return "being visited"
-        return "waiting for its time" if host.active else "nothing to do"
+        slot = _slot(host)
+        if slot is None:
+            return "nothing to do"
+        return "waiting for its time" if slot.lease_ends_at is None else "being visited"
 
-    @admin.display(description="next visit", ordering="next_at")
+    @admin.display(description="next visit")
     def due(self, host: Host) -> str:
-        return moment(host.next_at) if host.active else "-"
+        slot = _slot(host)
+        return moment(slot.due_at) if slot else "-"
 
     @admin.display(description="gap")
     def gap(self, host: Host) -> str:
@@ -57,10 +116,22 @@ class HostAdmin(ReadOnly):
 
 @admin.register(Queue)
 class QueueAdmin(ReadOnly):
-    list_display = ("id", "host", "campaign", "pending", "held")
+    list_display = ("id", "host", "campaign", "waiting", "held")
     list_select_related = ("host",)
     search_fields = ("host__name__startswith",)
     ordering = ("id",)
+
+    @admin.display(description="URLs waiting")
+    def waiting(self, queue: Queue) -> str:
+        return _counted(in_queue(queue.pk, most=MOST_COUNTED).urls)
+
+    @admin.display(description="held")
+    def held(self, queue: Queue) -> str:
+        return _counted(in_queue(queue.pk, most=MOST_COUNTED).held)
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}" if number < MOST_COUNTED else f"{MOST_COUNTED:,} or more"
 
 
 @admin.register(QueuedUrl)
@@ -92,13 +163,167 @@ class SeenRunAdmin(ReadOnly):
     list_display = ("file", "kind", "entries", "store")
 
 
+@admin.register(Change)
+class ChangeAdmin(ReadOnly):
+    list_display = ("id", "campaign", "urls", "held", "hosts")
+    ordering = ("id",)
+
+
+@admin.register(DueHost)
+class DueHostAdmin(ReadOnly):
+    list_display = ("host", "due")
+    ordering = ("id",)  # the order in which they are claimed
+
+    @admin.display(description="host")
+    def host(self, row: DueHost | LeasedHost) -> str:
+        return str(Host.objects.get(id=row.host_id))
+
+    @admin.display(description="due")
+    def due(self, row: DueHost | LeasedHost) -> str:
+        return moment(row.due_at)
+
+
+@admin.register(LeasedHost)
+class LeasedHostAdmin(DueHostAdmin):
+    pass
+
+
+@admin.register(Lease)
+class LeaseAdmin(ReadOnly):
+    list_display = ("id", "ends", "opened")
+    ordering = ("id",)
+
+    @admin.display(description="ends")
+    def ends(self, row: Lease) -> str:
+        return moment(row.ends_at)
+
+
 @admin.register(FrontierState)
 class FrontierStateAdmin(ReadOnly):
     list_display = ("name",)  # the hash seed is a secret of the installation
     fields = ("name",)
 
 
+class InForce(admin.SimpleListFilter):
+    """Blocks by their end."""
+
+    title = "end"
+    parameter_name = "end"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("never", "never"), ("later", "in the future"), ("over", "expired")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[DomainBlock]) -> QuerySet[DomainBlock]:
+        chosen = {
+            "never": Q(expires_at=None),
+            "later": Q(expires_at__gt=timezone.now()),
+            "over": Q(expires_at__lte=timezone.now()),
+        }
+        return queryset.filter(chosen.get(self.value() or "", Q()))
+
+
 @admin.register(DomainBlock)
 class DomainBlockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("domain", "reason", "expires_at", "created_at")
-    search_fields = ("domain",)
+    """Blocks, of which there may be millions: nothing here counts or lists them all."""
+
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_display = ("domain", "reason", "until", "created_at")
+    list_filter = (InForce,)
+    search_fields = ("domain__startswith",)
+    search_help_text = "the beginning of a domain"
+    ordering = ("-id",)
+    actions = ("lift", "purge")
+
+    @admin.display(description="until", ordering="expires_at")
+    def until(self, block: DomainBlock) -> str:
+        if block.expires_at is None:
+            return "-"
+        over = block.expires_at <= timezone.now()
+        return f"{block.expires_at:%Y-%m-%d %H:%M} UTC{', expired' if over else ''}"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("domain",) if obj else ()  # a block of another domain is another block
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        concerned = extent([obj.domain])
+        if concerned.hosts:
+            self.message_user(request, f"Blocked now: {told(concerned)}. What waits is kept.")
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        super().delete_model(request, obj)
+        if covering([obj.domain]):
+            self.message_user(request, f"{obj.domain} stays blocked: so is a domain above it.", messages.WARNING)
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        # Django's own loads every selected row, and asks for the hosts of each by itself.
+        return {name: act for name, act in super().get_actions(request).items() if name != "delete_selected"}
+
+    @admin.action(description="Lift the selected blocks", permissions=["delete"])
+    def lift(self, request: HttpRequest, queryset: QuerySet[DomainBlock]) -> HttpResponse | None:
+        chosen = list(queryset[: MOST_LIFTED + 1])
+        if len(chosen) > MOST_LIFTED:
+            self.message_user(
+                request, f"Lift at most {MOST_LIFTED} blocks at a time, or use: trawl block remove", messages.ERROR
+            )
+            return None
+        if not request.POST.get("confirmed"):
+            return self._confirm(request, "lift", chosen, f"Lift {len(chosen):,} blocks?", "")
+        self.log_deletions(request, chosen)  # type: ignore[arg-type]
+        lifted = unblock([block.domain for block in chosen])
+        self.message_user(request, f"{lifted:,} blocks are lifted; their hosts may be visited again within a minute.")
+        return None
+
+    @admin.action(description="Purge waiting URLs of the selected blocks", permissions=["delete"])
+    def purge(self, request: HttpRequest, queryset: QuerySet[DomainBlock]) -> HttpResponse | None:
+        chosen = list(queryset[: FEW + 1])
+        if len(chosen) > FEW:
+            self.message_user(
+                request, f"Purge at most {FEW} blocks at a time, or use: trawl block purge --all", messages.ERROR
+            )
+            return None
+        domains = [block.domain for block in chosen]
+        if not request.POST.get("confirmed"):
+            title = f"Delete {told(extent(domains))}?"
+            return self._confirm(request, "purge", chosen, title, PURGE_WARNING)
+        gone, until = 0, time.monotonic() + PURGE_SECONDS
+        for done in purge(domains):
+            gone += done.urls
+            if time.monotonic() > until:
+                self.message_user(request, "There is more: purge again, or use: trawl block purge", messages.WARNING)
+                break
+        self.message_user(request, f"{gone:,} waiting URLs were deleted.")
+        return None
+
+    def _confirm(
+        self, request: HttpRequest, act: str, chosen: list[DomainBlock], title: str, warning: str
+    ) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "warning": warning,
+            "act": act,
+            "blocks": chosen,
+            "shown": chosen[:FEW],
+            "opts": self.opts,
+            "checkbox": ACTION_CHECKBOX_NAME,
+        }
+        return TemplateResponse(request, "admin/frontier/domainblock/confirm.html", context)
+
+
+@admin.register(BlockChange)
+class BlockChangeAdmin(ReadOnly):
+    list_display = ("version", "made", "added", "removed")
+    ordering = ("-version",)
+
+    @admin.display(description="made")
+    def made(self, row: BlockChange) -> str:
+        return moment(row.made_at)
+
+
+def told(concerned: Extent) -> str:
+    """'2 hosts with 1,200 waiting URLs', each number with a plus where it was not counted further."""
+    hosts, urls = (f"{number:,}{'+' if number >= MOST else ''}" for number in concerned)
+    return f"{hosts} hosts with {urls} waiting URLs"

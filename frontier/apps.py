@@ -1,7 +1,7 @@
 """The frontier as a Django app."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_delete, post_save
+from django.db.models.signals import post_delete, post_save, pre_delete, pre_save
 
 
 class FrontierConfig(AppConfig):
@@ -9,8 +9,10 @@ class FrontierConfig(AppConfig):
     verbose_name = "Frontier"
 
     def ready(self) -> None:
-        from frontier.blocks import mark_hosts
+        from frontier.blocking import after_delete, after_save, before_change
         from frontier.models import DomainBlock
 
-        post_save.connect(mark_hosts, sender=DomainBlock)
-        post_delete.connect(mark_hosts, sender=DomainBlock)
+        pre_save.connect(before_change, sender=DomainBlock)
+        post_save.connect(after_save, sender=DomainBlock)
+        pre_delete.connect(before_change, sender=DomainBlock)
+        post_delete.connect(after_delete, sender=DomainBlock)

@@ -1,27 +1,27 @@
 """Claims: which hosts may be visited now, and by whom.
 
-A claim takes a lease on hosts; it never looks at a host that is not due (the index on `next_at`
-holds active hosts only). A lease is a random token on the host row together with the time when it
-ends, in `next_at`: when a worker dies, its hosts fall due again by themselves. Every later step has
-the token in its condition, so a worker that was thought dead cannot disturb its successor.
+A claim takes hosts that are due out of the schedule and puts them under a lease, which ends by itself
+when the worker dies. It never looks at a host that is not due, and writes no row of a host. Every later
+step names the lease, so a worker that was thought dead cannot disturb its successor.
 """
 
-import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from django.db import connections, transaction
+from django.db.models import F
 
-from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Host
+from frontier.counts import has_urls
+from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Lease, LeasedHost
 from frontier.politeness import now_ms
+from frontier.schedule import HOST_BITS, HOST_MASK, MOST_PUT_OFF_MS, activate, leased_key, put_leased, rest, take_back
 from frontier.sql import dialect
-
-# The clock of a host whose lease was lost, given the time twice; a free host keeps its own.
-AFTER_LOST_LEASE = "CASE WHEN lease <> 0 AND due_at < %s + gap_ms THEN %s + gap_ms ELSE due_at END"
 
 
 class Claim(NamedTuple):
-    """Hosts under one lease."""
+    """Hosts under one lease, for one worker."""
 
     token: int
     hosts: list[int]
@@ -46,35 +46,45 @@ class Visit(NamedTuple):
     gap_ms: int
     delay_ms: int | None
     failures: int
+    reason: str
     urls: list[QueuedVisit]
 
 
-def claim(limit: int, *, lease_ms: int, horizon_ms: int = 0, using: str = "default", now: int = 0) -> Claim:
+def claim(
+    limit: int,
+    *,
+    lease_ms: int,
+    horizon_ms: int = 0,
+    groups: Callable[[list[int]], Iterable[list[int]]] = lambda hosts: [hosts],
+    using: str = "default",
+    now: int = 0,
+) -> list[Claim]:
     """Leases up to `limit` hosts that are due within `horizon_ms`, the longest due first.
 
-    The horizon is for clocks and not for leases: a lease may be renewed until it ends. A host whose
-    last lease ran out may just have been sent a request that nobody could record, so it waits its gap
-    from now on, or longer where its clock says so.
+    `groups` divides the host ids into those of one claim each. Hosts whose lease has ended are due again
+    first, each after its gap. The horizon is for clocks and not for leases: a lease may be renewed until it ends.
     """
     now = now or now_ms()
     sql = dialect(using)
-    token = secrets.randbits(62) | 1
-    with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        found = sql.numbers(
+    with sql.light_transaction(using), connections[using].cursor() as cursor:
+        take_back(cursor, using, "ends_at <= %s", [now], now)
+        due = sql.columns(
             cursor,
-            "id",
-            "FROM frontier_host WHERE active AND next_at <= %s AND (lease = 0 OR next_at <= %s)"
-            f" ORDER BY next_at LIMIT %s {sql.SKIP_LOCKED}",
-            [now + horizon_ms, now, limit],
+            "id, due_at, gap_ms",
+            f"FROM frontier_duehost WHERE id < %s AND due_at <= %s ORDER BY id LIMIT %s {sql.SKIP_LOCKED}",
+            [((now + horizon_ms + MOST_PUT_OFF_MS) // 1000 + 1) << HOST_BITS, now + horizon_ms, limit],
         )
-        hosts = sorted(found)
-        if hosts:
+        found = np.array([due[0] & HOST_MASK, due[1], due[2]])
+        parts = [hosts for hosts in groups(sorted(found[0].tolist())) if hosts]
+        leases = Lease.objects.using(using).bulk_create([Lease(ends_at=now + lease_ms) for _ in parts])
+        claims = [Claim(lease.pk, hosts) for lease, hosts in zip(leases, parts, strict=True)]
+        for one in claims:
+            put_leased(cursor, using, one.token, found[:, np.isin(found[0], one.hosts)])
+        if claims:
             cursor.execute(
-                f"UPDATE frontier_host SET due_at = {AFTER_LOST_LEASE}, lease = %s, next_at = %s"
-                f" WHERE id IN {sql.rows('id bigint')}",
-                [now, now, token, now + lease_ms, sql.pack(hosts)],
+                f"DELETE FROM frontier_duehost WHERE id IN {sql.rows('id bigint')}", [sql.pack(due[0].tolist())]
             )
-    return Claim(token, hosts)
+    return claims
 
 
 def open_visits(
@@ -85,80 +95,95 @@ def open_visits(
     lease_ms: int,
     using: str = "default",
 ) -> list[Visit]:
-    """Takes claimed hosts over from the claim's token and reads their first URLs.
+    """Reads the first URLs of claimed hosts, for a worker that is going to visit them.
 
-    Only hosts that the token still holds are opened, and each under a new token of its own worker:
-    a message that the broker delivers twice finds nothing the second time. `quota(gap_ms, delay_ms)`
-    says how many URLs to take. A host that was blocked meanwhile or has nothing to visit in these
-    campaigns is let go and stays out of claims until something is added to it or `wake` is called.
+    A claim is opened once: a message that the broker delivers twice finds nothing the second time, and
+    neither does one that comes after the end of the lease. `quota(gap_ms, delay_ms)` says how many URLs to
+    take. A host that was blocked meanwhile or has nothing to visit in these campaigns is let go and stays
+    out of claims until something is added to it or `wake` is called.
     """
     sql = dialect(using)
-    token = secrets.randbits(62) | 1
-    with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        hosts = sql.select(
-            cursor,
-            "id, name, due_at, gap_ms, delay_ms, failures, blocked",
-            f"FROM frontier_host WHERE id IN {sql.rows('id bigint')} AND lease = %s ORDER BY id {sql.LOCK_ROWS}",
-            [sql.pack(claimed.hosts), claimed.token],
-        )
-        queues = sql.select(
-            cursor,
-            "id, host_id, campaign",
-            f"FROM frontier_queue WHERE host_id IN {sql.rows('id bigint')} AND pending > 0"
-            f" AND campaign IN {sql.rows('id bigint')}",
-            [sql.pack([host for host, *_, blocked in hosts if not blocked]), sql.pack(campaigns)],
-        )
-        of_host: dict[int, list[tuple[int, int]]] = {}
-        for queue, host, campaign in queues:
-            of_host.setdefault(host, []).append((queue, campaign))
-        wanted = [
-            (queue, max(1, quota(gap, delay) // len(of_host[host])))
-            for host, _, _, gap, delay, *_ in hosts
-            for queue, _ in of_host.get(host, ())
-        ]
-        taken: dict[int, list[QueuedVisit]] = {}
-        owner = {queue: (host, campaign) for queue, host, campaign in queues}
-        for row, depth, ref in sql.first_urls(cursor, sorted(wanted)) if wanted else ():
-            host, campaign = owner[row >> (PRIORITY_BITS + SEQUENCE_BITS)]
-            taken.setdefault(host, []).append(QueuedVisit(row, campaign, ref, depth))
-        busy, idle = [h[0] for h in hosts if h[0] in taken], [h[0] for h in hosts if h[0] not in taken]
+    now = now_ms()
+    with sql.light_transaction(using), connections[using].cursor() as cursor:
         cursor.execute(
-            f"UPDATE frontier_host SET lease = %s, next_at = %s WHERE id IN {sql.rows('id bigint')}",
-            [token, now_ms() + lease_ms, sql.pack(busy)],
+            "UPDATE frontier_lease SET opened = true, ends_at = %s WHERE id = %s AND NOT opened AND ends_at > %s",
+            [now + lease_ms, claimed.token, now],
         )
-        cursor.execute(
-            f"UPDATE frontier_host SET lease = 0, next_at = due_at, active = false WHERE id IN {sql.rows('id bigint')}",
-            [sql.pack(idle)],
-        )
-    return [
-        Visit(host, name, token, due, gap, delay, failures, taken[host])
-        for host, name, due, gap, delay, failures, _ in hosts
-        if host in taken
-    ]
+        if not cursor.rowcount:
+            return []
+        found = _hosts(cursor, using, claimed.token, campaigns, quota)
+        idle = [host for host, one in found.items() if not one.urls]
+        if idle and sql.LOCK_ROWS:  # the merge may have added a URL since
+            sql.lock_rows(cursor, "frontier_host", f"id IN {sql.rows('id bigint')}", [sql.pack(idle)])
+            found |= _hosts(cursor, using, claimed.token, campaigns, quota, only=idle)
+            idle = [host for host in idle if not found[host].urls]
+        if idle:
+            keys = [leased_key(host, claimed.token) for host in idle]
+            cursor.execute(f"DELETE FROM frontier_leasedhost WHERE id IN {sql.rows('id bigint')}", [sql.pack(keys)])
+            rest(cursor, using, [(host, found[host].due_at, found[host].gap_ms) for host in idle])
+    return [visit for visit in found.values() if visit.urls]
 
 
-def renew(leases: Iterable[tuple[int, int]], *, lease_ms: int, using: str = "default") -> None:
-    """Sets the end of leases (host id, token) anew; those that were lost stay lost."""
+def _hosts(
+    cursor: Any,
+    using: str,
+    lease: int,
+    campaigns: Sequence[int],
+    quota: Callable[[int, int | None], int],
+    only: Sequence[int] | None = None,
+) -> dict[int, Visit]:
+    """The hosts under a lease with the URLs to visit: none where the host is blocked, or has nothing in these
+    campaigns. `only`: not all hosts of the lease but these."""
     sql = dialect(using)
-    held = sql.pack(sorted(leases))
-    with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [held])
+    # A host with several queues divides the quota among those that have something.
+    full = f" AND {has_urls('q.id')}" if len(campaigns) > 1 else ""
+    rows = sql.select(
+        cursor,
+        "host, name, due_at, gap_ms, delay_ms, failures, reason, queue, campaign",
+        "FROM (SELECT h.id AS host, h.name, l.due_at, l.gap_ms, h.delay_ms, h.failures, h.reason, q.id AS queue,"
+        f" q.campaign FROM frontier_leasedhost l JOIN frontier_host h ON h.id = l.id & {HOST_MASK}"
+        f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN {sql.rows('id bigint')}"
+        f"{full} WHERE l.id >= %s AND l.id <= %s ORDER BY l.id) opened",
+        [sql.pack(campaigns), leased_key(0, lease), leased_key(HOST_MASK, lease)],
+    )
+    if only is not None:
+        rows = [row for row in rows if row[0] in only]
+    visits: dict[int, Visit] = {}
+    owners: dict[int, tuple[int, Visit]] = {}
+    for host, name, due, gap, delay, failures, reason, queue, campaign in rows:
+        visit = visits.setdefault(host, Visit(host, name, lease, due, gap, delay, failures, reason, []))
+        if queue is not None:
+            owners[queue] = campaign, visit
+    shares = Counter(visit.host for _, visit in owners.values())
+    wanted = sorted(
+        (queue, max(1, quota(visit.gap_ms, visit.delay_ms) // shares[visit.host]))
+        for queue, (_, visit) in owners.items()
+    )
+    for row, depth, ref in sql.first_urls(cursor, wanted) if wanted else ():
+        campaign, visit = owners[row >> (PRIORITY_BITS + SEQUENCE_BITS)]
+        visit.urls.append(QueuedVisit(row, campaign, ref, depth))
+    return visits
+
+
+def renew(leases: Iterable[int], *, lease_ms: int, using: str = "default") -> None:
+    """Sets the end of leases (tokens) anew; those that have ended stay so."""
+    sql = dialect(using)
+    now = now_ms()
+    with sql.light_transaction(using), connections[using].cursor() as cursor:
         cursor.execute(
-            "UPDATE frontier_host SET next_at = %s"
-            f" FROM {sql.rows('id bigint, token bigint')} held"
-            " WHERE frontier_host.id = held.id AND frontier_host.lease = held.token",
-            [now_ms() + lease_ms, held],
+            f"UPDATE frontier_lease SET ends_at = %s WHERE ends_at > %s AND id IN {sql.rows('id bigint')}",
+            [now + lease_ms, now, sql.pack(sorted(set(leases)))],
         )
 
 
 def wake(campaign: int, using: str = "default") -> None:
-    """Makes the hosts of a campaign claimable again, after it was paused or stopped."""
+    """Makes the idle hosts of a campaign due, after it was paused or stopped."""
     idle = (
-        "NOT active AND NOT blocked AND id IN (SELECT host_id FROM frontier_queue WHERE campaign = %s AND pending > 0)"
+        "NOT active AND NOT blocked AND id IN (SELECT host_id FROM frontier_queue q"
+        f" WHERE campaign = %s AND {has_urls('q.id')})"
     )
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        dialect(using).lock_hosts(cursor, idle, [campaign])
-        cursor.execute(f"UPDATE frontier_host SET active = true WHERE {idle}", [campaign])
+        activate(cursor, using, idle, [campaign])
 
 
 def free_all_leases(using: str = "default") -> int:
@@ -167,19 +192,12 @@ def free_all_leases(using: str = "default") -> int:
     Each host waits its own gap from now on, since the last request of a killed worker may not have
     been recorded. Returns the number of hosts.
     """
-    now = now_ms()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        cursor.execute(
-            f"UPDATE frontier_host SET lease = 0, due_at = {AFTER_LOST_LEASE}, next_at = {AFTER_LOST_LEASE}"
-            " WHERE lease <> 0",
-            [now, now, now, now],
-        )
-        return int(cursor.rowcount)
+        return take_back(cursor, using, "1 = 1", [], now_ms())
 
 
 def leased(using: str = "default") -> int:
-    """How many hosts are leased now; bounded by what the workers hold, so the count is cheap.
-
-    Leases that ran out do not count: that of a blocked host stays until the block is lifted.
-    """
-    return Host.objects.using(using).exclude(lease=0).filter(next_at__gt=now_ms()).count()
+    """How many hosts are leased now; bounded by what the workers hold, so the count is cheap."""
+    alive = Lease.objects.using(using).filter(ends_at__gt=now_ms()).values("id")
+    held = LeasedHost.objects.using(using).annotate(lease=F("id").bitrightshift(HOST_BITS))
+    return held.filter(lease__in=alive).count()

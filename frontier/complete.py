@@ -3,8 +3,13 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.db import connections
 
+from frontier.counts import Count, change
+from frontier.models import SEQUENCE_BITS
+from frontier.priority import HELD
+from frontier.schedule import leased_key, put_due, rest, with_urls
 from frontier.sql import dialect
 
 
@@ -20,6 +25,8 @@ class Clock(NamedTuple):
 class Release(NamedTuple):
     """A host to give back: its clock, its failures in a row, and why it waits ('' for politeness).
 
+    `changed`: whether failures and reason may differ from what `open_visits` said; when not, no row is written.
+
     A parked host is not claimed again until `frontier.claim.wake` or until a URL is added to it; what
     waits on it stays.
     """
@@ -31,51 +38,78 @@ class Release(NamedTuple):
     failures: int
     reason: str
     parked: bool = False
+    changed: bool = True
 
 
-def finish(rows: Iterable[int], using: str = "default") -> None:
-    """Takes visited URLs (queue row ids) out of their queues; rows that are gone already do not count twice."""
+def finish(campaign: int, rows: Iterable[int], using: str = "default") -> None:
+    """Takes visited URLs of a campaign (queue row ids) out of their queues; those that are gone already do
+    not count twice."""
     with connections[using].cursor() as cursor:
-        dialect(using).delete_urls(cursor, sorted(rows))
+        free: list[int] = []
+        held: list[int] = []
+        for row in sorted(rows):
+            (held if row >> SEQUENCE_BITS & HELD == HELD else free).append(row)
+        gone = [dialect(using).delete_urls(cursor, part) if part else 0 for part in (free, held)]
+        change(cursor, {campaign: Count(-gone[0], -gone[1])})
 
 
 def settle(clocks: Iterable[Clock], visits: Iterable[Release] = (), using: str = "default") -> None:
     """Stores what became of leased hosts: the clocks of those that stay, and those that are given back.
 
-    A host that is given back is claimable again when it is due, or idle when nothing waits on it. All
-    rows are locked in one pass and in key order: before their queues are looked at (see
-    frontier.fill.activate), and so that no other pass over the hosts can deadlock with this one.
+    A host that is given back is due again, or idle when nothing waits on it. Hosts whose lease was lost are
+    left alone.
     """
-    sql = dialect(using)
-    kept, done = sorted(clocks), sorted(visits)
-    held = sorted([(clock.host, clock.token) for clock in kept] + [(visit.host, visit.token) for visit in done])
+    kept = {leased_key(clock.host, clock.token): clock for clock in clocks}
+    done = {leased_key(visit.host, visit.token): visit for visit in visits}
+    if not kept and not done:
+        return
     with connections[using].cursor() as cursor:
-        sql.lock_hosts(cursor, f"(id, lease) IN {sql.rows('id bigint, token bigint')}", [sql.pack(held)])
-        if kept:
-            _set_clocks(cursor, using, kept)
-        if done:
-            _give_back(cursor, using, done)
+        held = _still_held(cursor, using, sorted(kept.keys() | done.keys()))
+        _set_clocks(cursor, using, [(key, kept[key].due_at, kept[key].gap_ms) for key in held if key in kept])
+        ended = [key for key in held if key in done]
+        if ended:
+            sql = dialect(using)
+            cursor.execute(f"DELETE FROM frontier_leasedhost WHERE id IN {sql.rows('id bigint')}", [sql.pack(ended)])
+            _give_back(cursor, using, {done[key].host: done[key] for key in ended})
 
 
-def _set_clocks(cursor: Any, using: str, clocks: list[Clock]) -> None:
+def _still_held(cursor: Any, using: str, keys: list[int]) -> list[int]:
+    """Which leased hosts (keys in order) are so still, their rows locked: in one pass and in key order, so that
+    no other pass over them can deadlock with this one."""
+    sql = dialect(using)
+    found = f"FROM frontier_leasedhost WHERE id IN {sql.rows('id bigint')} ORDER BY id {sql.LOCK_ROWS}"
+    held: list[int] = sql.columns(cursor, "id", found, [sql.pack(keys)])[0].tolist()
+    return held
+
+
+def _set_clocks(cursor: Any, using: str, clocks: list[tuple[int, int, int]]) -> None:
     """Keeps a crash from making anyone impolite: what was asked for last is on record."""
-    sql = dialect(using)
-    cursor.execute(
-        "UPDATE frontier_host SET due_at = told.due, gap_ms = told.gap"
-        f" FROM {sql.rows('id bigint, token bigint, due bigint, gap bigint')} told"
-        " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
-        [sql.pack(clocks)],
-    )
+    if clocks:
+        sql = dialect(using)
+        cursor.execute(
+            "UPDATE frontier_leasedhost SET due_at = told.due, gap_ms = told.gap"
+            f" FROM {sql.rows('id bigint, due bigint, gap bigint')} told WHERE frontier_leasedhost.id = told.id",
+            [sql.pack(clocks)],
+        )
 
 
-def _give_back(cursor: Any, using: str, visits: list[Release]) -> None:
+def _give_back(cursor: Any, using: str, ended: dict[int, Release]) -> None:
+    """Makes hosts due again that have just left their lease, or idle."""
     sql = dialect(using)
-    columns = "id bigint, token bigint, due bigint, gap bigint, failures smallint, reason text, parked boolean"
-    cursor.execute(
-        "UPDATE frontier_host SET lease = 0, due_at = told.due, next_at = told.due, gap_ms = told.gap,"
-        " failures = told.failures, reason = told.reason, active = NOT blocked AND NOT told.parked AND EXISTS"
-        " (SELECT 1 FROM frontier_queue WHERE host_id = frontier_host.id AND pending > 0)"
-        f" FROM {sql.rows(columns)} told"
-        " WHERE frontier_host.id = told.id AND frontier_host.lease = told.token",
-        [sql.pack(visits)],
-    )
+    busy = with_urls(cursor, using, [host for host in sorted(ended) if not ended[host].parked])
+    idle = sorted(ended.keys() - busy.keys())
+    changed = sorted((host, one.failures, one.reason) for host, one in ended.items() if one.changed)
+    locked = sorted({*idle, *(host for host, *_ in changed)})
+    if locked:
+        sql.lock_rows(cursor, "frontier_host", f"id IN {sql.rows('id bigint')}", [sql.pack(locked)])
+    if changed:
+        cursor.execute(
+            "UPDATE frontier_host SET failures = told.failures, reason = told.reason"
+            f" FROM {sql.rows('id bigint, failures smallint, reason text')} told WHERE frontier_host.id = told.id",
+            [sql.pack(changed)],
+        )
+    if idle and sql.LOCK_ROWS:  # the merge may have added a URL since
+        busy |= with_urls(cursor, using, [host for host in idle if not ended[host].parked])
+    due = [(host, ended[host].due_at, ended[host].gap_ms, level) for host, level in busy.items()]
+    put_due(cursor, using, np.array(due, np.int64).reshape(-1, 4).T)
+    rest(cursor, using, [(host, ended[host].due_at, ended[host].gap_ms) for host in idle if host not in busy])

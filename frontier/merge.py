@@ -11,29 +11,44 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from django.db import connections, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet, Sum
 
-from frontier.blocks import in_force
-from frontier.fill import I64, fill
-from frontier.models import MAX_QUEUE_ID, Host, Inbox, Queue
+from frontier.admission import waiting
+from frontier.blocking import lock_changes, mark
+from frontier.blocks import covering, in_force
+from frontier.counts import Count, change, fold
+from frontier.fill import fill
+from frontier.lines import I64, Lines
+from frontier.models import MAX_QUEUE_ID, Host, Inbox, Queue, SeenRun
+from frontier.politeness import now_ms
+from frontier.priority import POPULAR
+from frontier.promote import Promotion, promote
 from frontier.rebuild import rebuild
 from frontier.router import inbox_alias
+from frontier.schedule import next_due
 from frontier.seen.index import NAME, URL, Growth, SeenIndex
-from frontier.seen.runs import U64, DamagedRun, Run
+from frontier.seen.runs import U64, DamagedRun, Mask, Run
 from frontier.sql import dialect
 from frontier.state import hash_seed, seen_directory
 from frontier.urls import host_key
 
+U32 = npt.NDArray[np.uint32]
+
 log = logging.getLogger(__name__)
 
-# Links taken into one merge. It bounds the memory (about 150 bytes a link) and, on SQLite, the time
-# that the workers' writer waits for the database: 400,000 links take about two seconds. A crawl that keeps up
-# merges far fewer at a time.
-MAX_LINKS = 400_000
+# Links taken into one merge: a share of the URLs that are known, since every merge writes most pages of the
+# queues once it takes as many links as there are pages. The bounds: with fewer links the fixed cost of a merge
+# weighs, and more take memory (150 bytes a link) and, on SQLite, keep the workers' writer waiting too long
+# (400,000 links take about two seconds).
+FEWEST_LINKS, MOST_LINKS, LINKS_PER_KNOWN_URL = 400_000, 1_500_000, 0.25
+# How long a link may wait for a merge, at most, when the workers have enough to do: a minute for 10M known URLs.
+MOST_WAIT_MS, WAIT_MS_PER_KNOWN_URL = 60_000, 0.006
+MOST_LATE = 50_000  # promotions that are kept for later
 ADVISORY_LOCK = 0x7472_6177  # "traw"
 
 
@@ -53,15 +68,28 @@ class Batch:
 
     rows: list[int]
     campaigns: I64
-    names: list[str]
+    names: Lines
     name_high: U64
     name_low: U64
-    name_of_link: I64
-    hash_high: U64
+    name_of_link: U32
+    hash_high: U32
     hash_low: U64
+    levels: npt.NDArray[np.uint8]
+    depths: npt.NDArray[np.uint16]
+    refs: Lines
+
+
+class Distinct(NamedTuple):
+    """URLs of a batch, each once, in key order. `places`: where each was met first; `levels`: its best one."""
+
+    high: U64
+    low: U64
+    places: I64
     levels: I64
-    depths: I64
-    refs: list[str]
+
+    def where(self, mask: Mask) -> "Distinct":
+        """Those of them that a mask says."""
+        return Distinct(self.high[mask], self.low[mask], self.places[mask], self.levels[mask])
 
 
 class Merger:
@@ -71,52 +99,54 @@ class Merger:
         self.using = using
         self.index = SeenIndex(seen_directory(using), using)
         self.lock = threading.Lock()
+        self._late: list[Promotion] = []  # for hosts that were being visited; after a restart they are forgotten
 
-    def merge(self, max_links: int = MAX_LINKS) -> Merged:
-        """Merges the oldest inbox rows, about `max_links` links of them."""
+    def merge(self, max_links: int | None = None) -> Merged:
+        """Merges the oldest inbox rows: about `max_links` links, or as many as fit the size of the frontier."""
         if not self.lock.acquire(blocking=False):
             return Merged(busy=True)
         try:
             with merge_lock(self.using) as mine:
                 if not mine:
                     return Merged(busy=True)
-                batch = read_inbox(self.using, max_links)
+                self._refresh()
+                batch = read_inbox(self.using, max_links or batch_links(len(self.index)))
                 return self._merge(batch) if batch else Merged()
         finally:
             self.lock.release()
 
     def _merge(self, batch: Batch) -> Merged:
-        self._refresh()
         queues = _Queues(self.index, self.using, batch)
-        queue_of_link = queues.ids[batch.name_of_link]
-        high = (queue_of_link << np.uint64(32)) | batch.hash_high
-        order, high, low = _distinct(high, batch.hash_low)
-        fresh = ~self.index.known(high, low)
-        order, high, low = order[fresh], high[fresh], low[fresh]
+        distinct = _distinct(batch, queues.ids)
+        known = self.index.known(distinct.high, distinct.low)
+        fresh = distinct.where(~known)
+        better = distinct.where(known & (distinct.levels <= POPULAR))
         growths = [
             growth
             for growth in (
                 self.index.prepare(NAME, queues.new_names()),
-                self.index.prepare(URL, Run(high, low, np.empty(0, np.uint64))),
+                self.index.prepare(URL, Run(fresh.high, fresh.low, np.empty(0, np.uint64))),
             )
             if growth
         ]
-        arrival = np.sort(order)
         try:
-            self._store(batch, queues, arrival, queue_of_link[arrival].astype(np.int64), growths)
+            self._store(batch, queues, fresh, better, growths)
         except BaseException:
             self.index.discard(growths)
             raise
         self.index.publish(growths)
         Inbox.objects.using(inbox_alias(self.using)).filter(id__in=batch.rows).delete()
-        return Merged(len(batch.refs), len(arrival), len(queues.new_hosts))
+        fold(self.using)
+        return Merged(len(batch.refs), len(fresh.places), len(queues.new_hosts))
 
-    def _store(self, batch: Batch, queues: "_Queues", arrival: I64, of: I64, growths: list[Growth]) -> None:
-        refs = [batch.refs[i] for i in arrival.tolist()]
+    def _store(self, batch: Batch, queues: "_Queues", fresh: Distinct, better: Distinct, growths: list[Growth]) -> None:
         with transaction.atomic(using=self.using), connections[self.using].cursor() as cursor:
             queues.store(cursor)
-            fill(cursor, self.using, of, batch.levels[arrival], batch.depths[arrival], refs)
+            owners = (fresh.high >> np.uint64(32)).astype(np.int64)
+            fill(cursor, self.using, owners, fresh.levels, fresh.places, batch.depths, batch.refs)
+            late = promote(cursor, self.using, self._late + _promotions(batch, better), len(batch.refs))
             self.index.record(growths)
+        self._late = late[-MOST_LATE:]
 
     def _refresh(self) -> None:
         try:
@@ -132,40 +162,41 @@ class _Queues:
 
     def __init__(self, index: SeenIndex, using: str, batch: Batch) -> None:
         self.using = using
-        order, high, low = _distinct(batch.name_high, batch.name_low)
+        order, starts = _ordered(batch.name_high, batch.name_low)
+        places = order[starts]
+        high, low = batch.name_high[places], batch.name_low[places]
         found = index.ids(high, low)
         new = np.flatnonzero(found == 0)
         self.high, self.low = high[new], low[new]
-        names = [batch.names[i] for i in order[new].tolist()]
-        campaigns = batch.campaigns[order[new]].tolist()
-        found[new] = np.arange(len(new), dtype=np.uint64) + np.uint64(self._next_id(Queue, len(new)))
-        self.new_ids = found[new]
-        self._hosts(index, names)
-        hosts = [self._host_ids[name] for name in names]
-        self.new_queues = list(zip(self.new_ids.tolist(), hosts, campaigns, strict=True))
-        self.ids = found[_positions(batch.name_high, batch.name_low, high, low)]
+        self.campaigns = batch.campaigns[places[new]]
+        found[new] = self.new_ids = self._next_ids(Queue, len(new))
+        self._hosts(index, batch.names.take(places[new]))
+        # Back from the order of the keys to that of the names.
+        self.ids = np.empty(len(order), np.uint64)
+        self.ids[order] = np.repeat(found, np.diff(np.r_[starts, len(order)]))
 
-    def _next_id(self, model: type[Host] | type[Queue], wanted: int) -> int:
+    def _next_ids(self, model: type[Host] | type[Queue], wanted: int) -> U64:
         if not wanted:
-            return 0
+            return np.empty(0, np.uint64)
         highest = model.objects.using(self.using).aggregate(highest=Max("id"))["highest"] or 0
         if highest + wanted > MAX_QUEUE_ID:
             raise OverflowError("the frontier has given out all 2 billion queue ids")
-        return int(highest) + 1
+        return np.arange(highest + 1, highest + 1 + wanted, dtype=np.uint64)
 
     def _hosts(self, index: SeenIndex, names: list[str]) -> None:
-        """Finds or makes the host of each name; names may repeat in a batch of several campaigns."""
+        """Finds or makes the host of each new queue; names may repeat in a batch of several campaigns."""
         seed = hash_seed(self.using)
-        distinct = sorted(set(names))
-        keys = np.frombuffer(b"".join([host_key(0, name, seed) for name in distinct]), ">u8").reshape(-1, 2)
-        order = np.lexsort((keys[:, 1], keys[:, 0]))
-        high, low = keys[order, 0].astype(np.uint64), keys[order, 1].astype(np.uint64)
+        keys = np.frombuffer(b"".join([host_key(0, name, seed) for name in names]), ">u8").reshape(-1, 2)
+        high, low = keys[:, 0].astype(np.uint64), keys[:, 1].astype(np.uint64)
+        order, starts = _ordered(high, low)
+        places = order[starts]
+        high, low = high[places], low[places]
         found = index.ids(high, low)
         new = np.flatnonzero(found == 0)
-        found[new] = np.arange(len(new), dtype=np.uint64) + np.uint64(self._next_id(Host, len(new)))
-        ordered = [distinct[i] for i in order.tolist()]
-        self._host_ids = dict(zip(ordered, found.tolist(), strict=True))
-        self.new_hosts = [(int(found[i]), ordered[i]) for i in new.tolist()]
+        found[new] = self._next_ids(Host, len(new))
+        self.hosts = np.empty(len(names), np.int64)
+        self.hosts[order] = np.repeat(found, np.diff(np.r_[starts, len(names)]))
+        self.new_hosts = [names[place] for place in places[new].tolist()]
         self._new_host_run = Run(high[new], low[new], found[new])
 
     def new_names(self) -> Run:
@@ -177,54 +208,54 @@ class _Queues:
 
     def store(self, cursor: Any) -> None:
         """Inserts the new hosts and queues in the caller's transaction."""
+        if not len(self.new_ids):
+            return
         sql = dialect(self.using)
-        if self.new_hosts:
-            cursor.execute(
-                "INSERT INTO frontier_host(id, name, next_at, due_at, lease, active, blocked, gap_ms, failures, reason)"
-                f" SELECT id, name, 0, 0, 0, false, false, 0, 0, '' FROM {sql.rows('id bigint, name text')} fresh",
-                [sql.pack(self.new_hosts)],
-            )
-        if self.new_queues:
-            cursor.execute(
-                "INSERT INTO frontier_queue(id, host_id, campaign, next_seq, pending, held) SELECT id, host, campaign,"
-                f" 0, 0, 0 FROM {sql.rows('id bigint, host bigint, campaign bigint')} fresh",
-                [sql.pack(self.new_queues)],
-            )
-        if self.new_hosts:
-            self._mark_blocked(cursor)
+        host_ids = self._new_host_run.value.tolist()
+        sql.insert(cursor, "frontier_host", "id bigint, name text", [host_ids, self.new_hosts])
+        columns = [self.new_ids.tolist(), self.hosts.tolist(), self.campaigns.tolist()]
+        sql.insert(cursor, "frontier_queue", "id bigint, host_id bigint, campaign bigint", columns)
+        met = zip(*np.unique(self.campaigns, return_counts=True), strict=True)
+        change(cursor, {int(campaign): Count(hosts=int(hosts)) for campaign, hosts in met})
+        self._mark_blocked(cursor, list(zip(host_ids, self.new_hosts, strict=True)))
 
-    def _mark_blocked(self, cursor: Any) -> None:
+    def _mark_blocked(self, cursor: Any, new_hosts: list[tuple[int, str]]) -> None:
         """Links that were admitted before their domain was blocked must not open it again."""
-        blocks = in_force(self.using)
-        blocked = [host for host, name in self.new_hosts if blocks.covers(name)]
-        if blocked:
-            sql = dialect(self.using)
-            cursor.execute(
-                f"UPDATE frontier_host SET blocked = true, reason = 'blocked' WHERE id IN {sql.rows('id bigint')}",
-                [sql.pack(blocked)],
-            )
+        if in_force(self.using).blocked([name for _, name in new_hosts]):
+            # Looked up once more where no block can be lifted meanwhile: nothing would take the mark away again.
+            lock_changes(self.using)
+            covered = covering([name for _, name in new_hosts], self.using)
+            mark(cursor, [host for host, name in new_hosts if name in covered], self.using)
 
 
-def _distinct(high: U64, low: U64) -> tuple[I64, U64, U64]:
-    """(positions, high, low) of each distinct key at its first occurrence, in key order."""
+def _distinct(batch: Batch, queue_of_name: U64) -> Distinct:
+    high = queue_of_name[batch.name_of_link]
+    high <<= np.uint64(32)
+    high |= batch.hash_high
+    order, starts = _ordered(high, batch.hash_low)
+    levels = np.minimum.reduceat(batch.levels[order], starts).astype(np.int64)
+    places = order[starts]
+    return Distinct(high[places], batch.hash_low[places], places, levels)
+
+
+def _promotions(batch: Batch, better: Distinct) -> list[Promotion]:
+    queues = (better.high >> np.uint64(32)).tolist()
+    return list(map(Promotion, queues, better.levels.tolist(), batch.refs.take(better.places)))
+
+
+def _ordered(high: U64, low: U64) -> tuple[I64, I64]:
+    """(positions of all keys in key order, where in that each distinct key starts with its first occurrence)."""
     order = np.argsort(high, kind="stable")
-    high_sorted, low_sorted = high[order], low[order]
-    same_high = high_sorted[1:] == high_sorted[:-1]
-    if (same_high & (low_sorted[1:] < low_sorted[:-1])).any():
-        order = np.lexsort((low, high))
-        high_sorted, low_sorted = high[order], low[order]
-        same_high = high_sorted[1:] == high_sorted[:-1]
+    ordered = high[order]
     first = np.ones(len(order), bool)
-    first[1:] = ~(same_high & (low_sorted[1:] == low_sorted[:-1]))
-    return order[first].astype(np.int64), high_sorted[first], low_sorted[first]
-
-
-def _positions(high: U64, low: U64, sorted_high: U64, sorted_low: U64) -> I64:
-    """Where each key stands in a sorted set that has all of them."""
-    at = np.searchsorted(sorted_high, high)
-    while (wrong := sorted_low[at] != low).any():
-        at[wrong] += 1
-    return at.astype(np.int64)
+    first[1:] = ordered[1:] != ordered[:-1]
+    # Different keys with the same high half are all but impossible (the half holds the queue and 32 bits of hash).
+    ordered = low[order]
+    if (~first[1:] & (ordered[1:] != ordered[:-1])).any():
+        order = np.lexsort((low, high))
+        ordered = low[order]
+        first[1:] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(first)
 
 
 def read_inbox(using: str, max_links: int) -> Batch | None:
@@ -238,27 +269,34 @@ def read_inbox(using: str, max_links: int) -> Batch | None:
             break
     if not chosen:
         return None
-    rows = list(inbox.filter(id__in=chosen))
+    rows = list(inbox.filter(id__in=chosen).defer("names", "refs"))
     counts = np.array([row.links for row in rows])
-    names = "\n".join([row.names for row in rows]).split("\n")
     keys = np.frombuffer(b"".join([bytes(row.name_keys) for row in rows]), ">u8").reshape(-1, 2)
     name_counts = np.array([len(row.name_keys) // 16 for row in rows])
-    offsets = np.cumsum(name_counts) - name_counts
-    index = np.frombuffer(b"".join([bytes(row.name_index) for row in rows]), "<u2").astype(np.int64)
+    offsets = (np.cumsum(name_counts) - name_counts).astype(np.uint32)
     hashes = np.frombuffer(b"".join([bytes(row.hashes) for row in rows]), [("high", ">u4"), ("low", ">u8")])
     return Batch(
         rows=chosen,
         campaigns=np.repeat(np.array([row.campaign for row in rows]), name_counts),
-        names=names,
+        names=_lines(inbox, chosen, "names"),
         name_high=keys[:, 0].astype(np.uint64),
         name_low=keys[:, 1].astype(np.uint64),
-        name_of_link=index + np.repeat(offsets, counts),
-        hash_high=hashes["high"].astype(np.uint64),
+        name_of_link=_joined([row.name_index for row in rows], "<u2") + np.repeat(offsets, counts),
+        hash_high=hashes["high"].astype(np.uint32),
         hash_low=hashes["low"].astype(np.uint64),
-        levels=np.frombuffer(b"".join([bytes(row.levels) for row in rows]), np.uint8).astype(np.int64),
-        depths=np.frombuffer(b"".join([bytes(row.depths) for row in rows]), "<u2").astype(np.int64),
-        refs="\n".join([row.refs for row in rows]).split("\n"),
+        levels=_joined([row.levels for row in rows], np.uint8),
+        depths=_joined([row.depths for row in rows], "<u2"),
+        refs=_lines(inbox, chosen, "refs"),
     )
+
+
+def _joined(columns: list[Any], kind: Any) -> Any:
+    return np.frombuffer(b"".join([bytes(column) for column in columns]), kind)
+
+
+def _lines(inbox: QuerySet[Inbox], rows: list[int], column: str) -> Lines:
+    """A column of text, a few rows of it in memory at a time."""
+    return Lines(text for (text,) in inbox.filter(id__in=rows).values_list(column).iterator(16))
 
 
 @contextmanager
@@ -282,12 +320,28 @@ def merge_lock(using: str) -> Iterator[bool]:
                     sql.unlock(cursor, ADVISORY_LOCK)
 
 
+def batch_links(known: int) -> int:
+    """How many links one merge takes when so many URLs are known."""
+    return min(MOST_LINKS, max(FEWEST_LINKS, int(known * LINKS_PER_KNOWN_URL)))
+
+
+def ripe(using: str = "default") -> bool:
+    """Whether a merge is worth while now: enough links wait, or they have waited long enough, or the workers are
+    about to run out of hosts. Also when nothing waits, which a merge tells soonest."""
+    links, since = waiting(using)
+    known, now = SeenRun.objects.using(using).filter(kind=URL).aggregate(n=Sum("entries"))["n"] or 0, now_ms()
+    if since is None or links >= batch_links(known) or now - since >= min(MOST_WAIT_MS, known * WAIT_MS_PER_KNOWN_URL):
+        return True
+    host = next_due(using)
+    return host is None or host.due_at > now
+
+
 @cache
 def merger(using: str = "default") -> Merger:
     """The merger of this process."""
     return Merger(using)
 
 
-def merge(using: str = "default", max_links: int = MAX_LINKS) -> Merged:
+def merge(using: str = "default", max_links: int | None = None) -> Merged:
     """Merges the oldest links of the inbox into the frontier; see Merger.merge."""
     return merger(using).merge(max_links)

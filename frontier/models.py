@@ -4,44 +4,49 @@ All times are milliseconds since 1970 UTC in integers: 8 bytes at most in a row,
 same in both databases. A campaign is an integer here; what it means is not the frontier's matter.
 """
 
+from typing import Any
+
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, router, transaction
 from django.db.models import Q
 
-from frontier.urls import InvalidURL, canonicalise
+from frontier.blocklists import parse_domain
+from frontier.priority import HELD
+from frontier.urls import InvalidURL
 
 PRIORITY_BITS = 4
 SEQUENCE_BITS = 28
 # A queue id must leave room for priority and sequence in a signed 64-bit row id.
 MAX_QUEUE_ID = (1 << 31) - 1
-HELD = (1 << PRIORITY_BITS) - 1  # the priority that is never claimed
 
 
 class Host(models.Model):
     """One unit of politeness: a host name, with its port where that is not the scheme's default.
 
-    `next_at` is when it may be claimed, `due_at` when it may be sent its next request. The two
-    differ while a worker holds the host: then `next_at` is the end of the lease, so that the host
-    comes back by itself when the worker dies, and `due_at` goes on keeping the politeness clock.
+    When it may be visited is kept apart (DueHost, LeasedHost), so that a visit that changes nothing of what is
+    known of a host does not write its row: a thousand hosts lie on almost as many pages of this table.
     """
 
     name = models.CharField(max_length=262)
-    next_at = models.BigIntegerField(default=0)
-    due_at = models.BigIntegerField(default=0)
-    lease = models.BigIntegerField(default=0, help_text="0: free; else the token of the visit that holds it")
-    active = models.BooleanField(default=False, help_text="URLs wait on it and nothing forbids a visit")
-    blocked = models.BooleanField(default=False)
-    gap_ms = models.IntegerField(default=0, help_text="milliseconds kept between requests in the last visit")
+    due_at = models.BigIntegerField(
+        default=0, db_default=0, help_text="when it may be sent its next request, if it is not active"
+    )
+    active = models.BooleanField(default=False, db_default=False, help_text="it is due at some time, or leased")
+    blocked = models.BooleanField(default=False, db_default=False)
+    gap_ms = models.IntegerField(
+        default=0, db_default=0, help_text="milliseconds kept between requests in the last visit, if it is not active"
+    )
     delay_ms = models.IntegerField(null=True, blank=True, help_text="milliseconds between requests, set by hand")
-    failures = models.SmallIntegerField(default=0, help_text="visits in a row that failed as a whole")
-    reason = models.CharField(max_length=120, default="", blank=True, help_text="why it waits")
+    failures = models.SmallIntegerField(default=0, db_default=0, help_text="visits in a row that failed as a whole")
+    reason = models.CharField(max_length=120, default="", db_default="", blank=True, help_text="why it waits")
 
     class Meta:
         # A constraint, since `unique=True` makes a second index of all names on PostgreSQL.
         constraints = [models.UniqueConstraint(fields=["name"], name="frontier_host_name")]
         indexes = [
-            models.Index(fields=["next_at"], condition=Q(active=True), name="frontier_host_due"),
-            models.Index(fields=["lease"], condition=~Q(lease=0), name="frontier_host_leased"),
+            # What may have to be released when a block ends: marked hosts, and those that a visit found blocked.
+            models.Index(fields=["id"], condition=Q(blocked=True), name="frontier_host_blocked"),
+            models.Index(fields=["id"], condition=Q(reason="blocked"), name="frontier_host_found_blocked"),
         ]
 
     def __str__(self) -> str:
@@ -53,9 +58,7 @@ class Queue(models.Model):
 
     host = models.ForeignKey(Host, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False)
     campaign = models.IntegerField()
-    next_seq = models.IntegerField(default=0, help_text="sequence number of the next URL")
-    pending = models.IntegerField(default=0, help_text="URLs that may be claimed")
-    held = models.IntegerField(default=0, help_text="URLs that wait until somebody releases them")
+    next_seq = models.IntegerField(default=0, db_default=0, help_text="sequence number of the next URL")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["host", "campaign"], name="frontier_queue_host")]
@@ -83,6 +86,59 @@ class QueuedUrl(models.Model):
     @property
     def priority(self) -> int:
         return self.pk >> SEQUENCE_BITS & HELD
+
+
+class Change(models.Model):
+    """What one transaction added to the counts of a campaign; see frontier/counts.py."""
+
+    campaign = models.IntegerField()
+    urls = models.BigIntegerField(help_text="URLs that may be claimed")
+    held = models.BigIntegerField(help_text="URLs that wait until somebody releases them")
+    hosts = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.urls:+} URLs of campaign {self.campaign}"
+
+
+class DueHost(models.Model):
+    """An active host that nobody holds. The id is second << 31 | host: the order in which hosts are claimed.
+
+    The second is that of `due_at`, put off a little where nothing urgent waits (see frontier/schedule.py).
+    """
+
+    due_at = models.BigIntegerField(help_text="when it may be sent its next request")
+    gap_ms = models.IntegerField(help_text="milliseconds kept between requests in the last visit")
+
+    def __str__(self) -> str:
+        return f"host {self.host_id}"
+
+    @property
+    def host_id(self) -> int:
+        return self.pk & MAX_QUEUE_ID
+
+
+class Lease(models.Model):
+    """Some hosts that one worker may visit until `ends_at`; the worker renews it."""
+
+    ends_at = models.BigIntegerField()
+    opened = models.BooleanField(default=False, db_default=False, help_text="a worker has taken it up; only one can")
+
+    def __str__(self) -> str:
+        return f"lease {self.pk}"
+
+
+class LeasedHost(models.Model):
+    """An active host that a worker may visit. The id is lease << 31 | host."""
+
+    due_at = models.BigIntegerField(help_text="when it may be sent its next request")
+    gap_ms = models.IntegerField(help_text="milliseconds kept between requests in the last visit")
+
+    def __str__(self) -> str:
+        return f"host {self.host_id}"
+
+    @property
+    def host_id(self) -> int:
+        return self.pk & MAX_QUEUE_ID
 
 
 class Inbox(models.Model):
@@ -138,23 +194,53 @@ class FrontierState(models.Model):
 
 
 class DomainBlock(models.Model):
-    """A domain that is never visited, with all names below it."""
+    """A domain that is never visited, with all names below it.
+
+    Rows are written by `save` and `delete` or by frontier/blocking.py, and by nothing else: each change must be
+    in the journal (BlockChange), and ids must be given out in the order of the commits, for processes follow both.
+    """
 
     domain = models.CharField(max_length=253, help_text="with all names below it, for example tracker.example")
     reason = models.CharField(max_length=200, blank=True)
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="the block ends then; empty: never")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["domain"], name="frontier_domainblock_domain")]
+        indexes = [
+            models.Index(
+                fields=["expires_at"], condition=Q(expires_at__isnull=False), name="frontier_domainblock_expires"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.domain
 
+    def save(self, *args: Any, using: str | None = None, **kwargs: Any) -> None:
+        """Stores the block with the marks on its hosts and its entry in the journal, or nothing of it."""
+        with transaction.atomic(using=using or router.db_for_write(DomainBlock, instance=self)):
+            super().save(*args, using=using, **kwargs)
+
     def clean(self) -> None:
         """Brings the domain into the form that host names have: lower case, punycode, no port."""
         try:
-            host = canonicalise(f"https://{self.domain.strip()}/").host
+            self.domain = parse_domain(self.domain)
         except InvalidURL as error:
             raise ValidationError({"domain": f"not a domain: {error}"}) from None
-        self.domain = host if host.startswith("[") else host.partition(":")[0]
+
+
+class BlockChange(models.Model):
+    """The journal of changes to the domain blocks: processes see by it what they have missed.
+
+    The number of the last change is in FrontierState as `blocks_version`; whoever raises it keeps that row locked
+    until the commit, so versions are visible in their order.
+    """
+
+    version = models.BigIntegerField(primary_key=True)
+    token = models.BigIntegerField(help_text="random: tells a database that was restored from one that went on")
+    added = models.IntegerField(help_text="domains that were added or renewed")
+    removed = models.IntegerField()
+    made_at = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.version}: {self.added} added, {self.removed} removed"

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from frontier.fill import I64
+from frontier.lines import I64
 from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Host, Queue, QueuedUrl
 from frontier.seen.index import NAME, URL, SeenIndex
 from frontier.seen.runs import U64, Run

@@ -41,6 +41,7 @@ case "$1 $2" in
         ;;
     '-m ruff') exit "${{FAKE_RUFF_EXIT:-0}}" ;;
     '-m pytest') echo "data $TRAWL_DATA"; shift 2; echo "1 passed $*" ;;
+    '-m bench.'*) shift; echo "ran in $PWD with $#:$* path $PYTHONPATH safe $PYTHONSAFEPATH" ;;
 esac
 """
 
@@ -300,6 +301,52 @@ def test_a_start_after_the_tests_installs_nothing(copy: Copy) -> None:
     copy.start("test", "x")
     copy.start("help")
     assert copy.asked("-m pip install") == 1
+
+
+# --- ./trawl bench --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def benches(copy: Copy) -> Copy:
+    """A copy with a bench and a module that helps it."""
+    copy.put()
+    (copy.home / "bench").mkdir()
+    (copy.home / "bench/speed.py").write_text('"""How fast it is.\n\n    ./trawl bench speed [--fast]\n"""\n')
+    (copy.home / "bench/helper.py").write_text('"""Helps.\n\n    ./trawl bench speed [--fast]\n"""\n')
+    return copy
+
+
+def test_a_bench_runs_where_the_user_is_with_the_development_set(benches: Copy) -> None:
+    result = benches.start("bench", "speed", "--fast", "a b")
+    assert result.stdout == f"ran in {benches.work} with 3:bench.speed --fast a b path {benches.home} safe 1\n"
+    assert (benches.home / ".venv/.trawl/requirements-dev.txt.stamp").exists()
+    assert not list(benches.work.iterdir())
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["help"]])
+def test_without_a_name_the_benches_are_listed_and_nothing_is_installed(benches: Copy, words: list[str]) -> None:
+    result = benches.start("bench", *words)
+    usage, line = result.stdout.splitlines()
+    assert (result.returncode, result.stderr) == (0, "")
+    assert usage.startswith("usage: trawl bench NAME")
+    assert line.split(maxsplit=1) == ["speed", "How fast it is."]
+    assert not (benches.home / ".venv").exists()
+
+
+@pytest.mark.parametrize("name", ["helper", "sped", "../speed", "speed.py", "s.*d"])
+def test_an_unknown_bench_is_answered_with_the_list(benches: Copy, name: str) -> None:
+    result = benches.start("bench", name)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"trawl: there is no bench '{name}'\n")
+    assert "How fast it is." in result.stderr
+    assert not (benches.home / ".venv").exists()
+
+
+@pytest.mark.parametrize("name", ["frontier", "fleet", "warc"])
+def test_our_benches_are_listed_with_what_they_measure(name: str) -> None:
+    result = subprocess.run(["sh", str(ROOT / "trawl"), "bench"], capture_output=True, text=True, timeout=60)
+    first = (ROOT / f"bench/{name}.py").read_text().splitlines()[0]
+    assert f"  {name:10} {first.strip(chr(34))}\n" in result.stdout
 
 
 # --- the trawl command ----------------------------------------------------------------------------

@@ -334,7 +334,7 @@ def explain_database(reason: str, *, is_operational: bool) -> str | None:
         "disk I/O error": "the disk may be full or failing",
         "locked": "another program holds it for more than a minute; end that one and start again",
         "not a database": "it is some other file; move it away, or name another folder with --data DIR",
-        "malformed": "it is damaged; restore it from a copy",
+        "malformed": "it is damaged; put a snapshot back with: trawl restore DIR --replace",
         "no such table": "it is not prepared; run: trawl migrate",
     }
     return next((f"database {file}: {reason}; {what}" for key, what in advice.items() if key in reason), None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl.discover import REDIRECT_LEVEL, Discovery, discover
+from crawl.discover import Discovery, discover
 from crawl.fetch.decode import decode_body
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
@@ -31,9 +31,10 @@ from crawl.record import Ended, Record, Writer
 from crawl.rows import RobotsRow
 from crawl.store.archive import Archive
 from frontier.admission import Link
-from frontier.blocks import Blocks, in_force
+from frontier.blocks import in_force
 from frontier.complete import Clock, Release
 from frontier.politeness import now_ms
+from frontier.priority import REDIRECT
 from frontier.state import hash_seed
 from frontier.urls import InvalidURL, canonicalise, url_hash
 from trawl_project.version import AGENT
@@ -71,7 +72,8 @@ class Engine:
             self.loop.allow_proxy()
         self.resolver = Resolver(options.overrides, self.loop.submit)
         self.writer = Writer(Archive(options.data / "warc"), after_commit)
-        self._blocks = Blocks()
+        # Names of hosts under visit that a domain block covers. The loop itself asks no database.
+        self._blocked: set[str] = set()
         self._halted: set[int] = set()
         self._robots: dict[str, tuple[Robots, float]] = {}
         self._visits: dict[int, HostVisit] = {}
@@ -84,13 +86,15 @@ class Engine:
     def start(self) -> None:
         """Starts the threads."""
         self._seed = hash_seed()
-        self._blocks = in_force()
+        in_force()
         self.loop.start()
         self.writer.start()
         self.loop.submit(self._heartbeat)
 
     def visit(self, visits: Iterable[tuple[HostVisit, Callable[[], None]]]) -> None:
         """Begins visits; each second part is called, on the writer's thread, when its visit is stored."""
+        visits = list(visits)
+        self._blocked.update(in_force().blocked([visit.lease.name for visit, _ in visits]))
         for visit, committed in visits:
             self._halted -= {target.plan.campaign for target in visit.targets}
             self._committed[id(visit)] = committed
@@ -129,7 +133,7 @@ class Engine:
         return self.guard.permits(address) and (not plan.only_loopback or is_loopback(address))
 
     def blocked(self, host: str) -> bool:
-        return self._blocks.covers(host)
+        return host in self._blocked
 
     def halted(self, campaign: int) -> bool:
         return campaign in self._halted
@@ -165,7 +169,7 @@ class Engine:
             outcome.error = outcome.error or found.error
             links = found.links
         elif outcome.redirect:
-            links = [Link(outcome.redirect, REDIRECT_LEVEL, target.depth)]
+            links = [Link(outcome.redirect, REDIRECT, target.depth)]
         clock = None
         if response is not None:
             clock = Clock(visit.lease.host, visit.lease.token, int(visit.due_at * 1000) + 1, visit.gap_ms)
@@ -186,6 +190,7 @@ class Engine:
     def finish(self, visit: HostVisit, release: Release) -> None:
         if self._visits.pop(id(visit), None) is None:
             return  # given up before
+        self._blocked.discard(visit.lease.name)
         back: dict[int, int] = {}
         for target in visit.targets:
             if target.row is not None:
@@ -247,15 +252,16 @@ class Engine:
         for visit in [v for v in self._visits.values() if time.time() - v.started > MAX_VISIT_SECONDS]:
             log.error("the visit of %s got lost after an error; its host is given back", visit.lease.name)
             visit.give_up()
-        leases = [(visit.lease.host, visit.lease.token) for visit in self._visits.values()]
+        leases = [visit.lease.token for visit in self._visits.values()]
         visiting = len(leases)
+        names = [visit.lease.name for visit in self._visits.values()]
 
         def beat() -> None:
             Worker.objects.update_or_create(
                 name=self.name,
                 defaults={"seen_at": now_ms(), "capacity": self.options.capacity, "visiting": visiting},
             )
-            self._blocks = in_force()
+            self._blocked.update(in_force().blocked(names))
             idle = Campaign.objects.exclude(status=Campaign.Status.RUNNING)
             self._halted = set(idle.values_list("id", flat=True))
 

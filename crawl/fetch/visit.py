@@ -356,6 +356,7 @@ class HostVisit:
             self.failures,
             self.reason,
             self.parked,
+            changed=(self.failures, self.reason) != (lease.failures, lease.reason),
         )
         self.around.finish(self, release)
 

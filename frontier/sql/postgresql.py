@@ -1,9 +1,16 @@
 """PostgreSQL: rows go in by COPY or as one JSON parameter; rows are locked in key order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from django.db import connections, transaction
+
 from frontier.sql.packing import pack as pack
+
+I64 = npt.NDArray[np.int64]
 
 LOCK_ROWS = "FOR UPDATE"
 SKIP_LOCKED = "FOR UPDATE SKIP LOCKED"
@@ -25,24 +32,42 @@ def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> li
     return [list(row) for row in cursor.fetchall()]
 
 
-def numbers(cursor: Any, column: str, rest: str, params: Sequence[Any] = ()) -> list[int]:
-    """One integer column of SELECT `column` `rest`."""
-    cursor.execute(f"SELECT {column} {rest}", params)
-    return [row[0] for row in cursor.fetchall()]
+def columns(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> I64:
+    """Integer columns of SELECT `taken` `rest`, one array each."""
+    cursor.execute(f"SELECT {taken} {rest}", params)
+    return np.array(cursor.fetchall(), np.int64).reshape(-1, taken.count(",") + 1).T
 
 
-def lock_hosts(cursor: Any, condition: str, params: Sequence[Any]) -> None:
-    """Locks the hosts that meet a condition, in key order: an UPDATE of many rows locks them in any
-    order, and two of those can wait for each other."""
-    cursor.execute(f"SELECT id FROM frontier_host WHERE {condition} ORDER BY id FOR UPDATE", params)
+def lock_rows(cursor: Any, table: str, condition: str, params: Sequence[Any]) -> None:
+    """Locks the rows that meet a condition, in key order: an UPDATE of many rows locks them in any order,
+    and two of those can wait for each other."""
+    cursor.execute(f"SELECT id FROM {table} WHERE {condition} ORDER BY id FOR UPDATE", params)
 
 
-def insert_urls(cursor: Any, ids: Sequence[int], depths: Sequence[int], refs: Sequence[str]) -> None:
-    """Adds queue rows by COPY. A query may hold a backslash, the escape character of COPY."""
-    texts = [ref.replace("\\", "\\\\") for ref in refs] if any("\\" in ref for ref in refs) else refs
-    lines = "".join([f"{i}\t{d}\t{r}\n" for i, d, r in zip(ids, depths, texts, strict=True)])
-    with cursor.copy("COPY frontier_queuedurl(id, depth, ref) FROM STDIN") as copy:
-        copy.write(lines)
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+# How a value of a type is written in the text format of COPY; the others as they are.
+_TEXT: dict[str, Callable[[Any], str]] = {"text": _escaped, "bytea": lambda value: "\\\\x" + value.hex()}
+
+
+def insert(cursor: Any, table: str, names: str, columns: Sequence[Sequence[Any]]) -> None:
+    """Adds rows by COPY, given as columns with names and types, e.g. 'id bigint, name text'."""
+    parts = [part.split() for part in names.split(",")]
+    texts = [map(_TEXT.get(kind, str), column) for (_, kind), column in zip(parts, columns, strict=True)]
+    statement = f"COPY {table}({', '.join(name for name, _ in parts)}) FROM STDIN"
+    with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
+        copy.write("".join(["\t".join(row) + "\n" for row in zip(*texts, strict=True)]))
+
+
+def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Sequence[int]) -> None:
+    """Adds an amount to an integer column of each row."""
+    cursor.execute(
+        f"UPDATE {table} SET {column} = {column} + told.n FROM unnest(%s::bigint[], %s::bigint[]) told(id, n)"
+        f" WHERE {table}.id = told.id",
+        [list(ids), list(amounts)],
+    )
 
 
 def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]]:
@@ -57,24 +82,48 @@ def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]
     )
 
 
-def delete_urls(cursor: Any, ids: Sequence[int]) -> None:
-    """Deletes queue rows that are still there and lowers the counts of their queues by as many.
-
-    The rows are locked in key order first, so that two workers with the same rows cannot deadlock;
-    the counts come from what this statement really deleted.
-    """
-    cursor.execute("SELECT id FROM frontier_queuedurl WHERE id = ANY(%s) ORDER BY id FOR UPDATE", [sorted(ids)])
-    found = [row[0] for row in cursor.fetchall()]
-    queues = sorted({i >> 32 for i in found})
-    cursor.execute("SELECT id FROM frontier_queue WHERE id = ANY(%s) ORDER BY id FOR UPDATE", [queues])
-    cursor.execute(
-        "WITH gone AS (DELETE FROM frontier_queuedurl WHERE id = ANY(%s) RETURNING id), counted AS"
-        " (SELECT id >> 32 AS queue, count(*) FILTER (WHERE ((id >> 28) & 15) < 15) AS n,"
-        " count(*) FILTER (WHERE ((id >> 28) & 15) = 15) AS h FROM gone GROUP BY 1)"
-        " UPDATE frontier_queue SET pending = pending - n, held = held - h FROM counted"
-        " WHERE frontier_queue.id = counted.queue",
-        [found],
+def find_refs(cursor: Any, wanted: Sequence[tuple[int, str]], most: int) -> list[list[Any]]:
+    """[id, depth, ref] of the claimable URLs with these references: (first id to look at, reference) each."""
+    return select(
+        cursor,
+        "u.id, u.depth, u.ref",
+        "FROM unnest(%s::bigint[], %s::text[]) j(first, ref) CROSS JOIN LATERAL (SELECT * FROM (SELECT id, depth, ref"
+        " FROM frontier_queuedurl WHERE id >= j.first AND id < (j.first | 4294967295) - 268435455 ORDER BY id LIMIT %s"
+        ") looked_at WHERE looked_at.ref = j.ref) u",
+        [[first for first, _ in wanted], [ref for _, ref in wanted], most],
     )
+
+
+def find_any_ref(cursor: Any, first: int, refs: Sequence[str], most: int) -> list[list[Any]]:
+    """[id, depth, ref] of the URLs with any of these references, among the `most` first ones from this id on."""
+    return select(
+        cursor,
+        "id, depth, ref",
+        "FROM (SELECT id, depth, ref FROM frontier_queuedurl WHERE id >= %s AND id < %s ORDER BY id LIMIT %s)"
+        " looked_at WHERE ref = ANY(%s)",
+        [first, (first | 0xFFFF_FFFF) - 0x0FFF_FFFF, most, list(refs)],
+    )
+
+
+def delete_urls(cursor: Any, ids: Sequence[int]) -> int:
+    """Deletes queue rows that are still there; returns how many they were.
+
+    The rows are locked in key order first, so that two workers with the same rows cannot deadlock.
+    """
+    cursor.execute("SELECT id FROM frontier_queuedurl WHERE id = ANY(%s) ORDER BY id FOR UPDATE", [list(ids)])
+    cursor.execute("DELETE FROM frontier_queuedurl WHERE id = ANY(%s)", [[row[0] for row in cursor.fetchall()]])
+    return int(cursor.rowcount)
+
+
+@contextmanager
+def light_transaction(using: str) -> Iterator[None]:
+    """A transaction that a power cut may undo, together with all after it that are light as well."""
+    outermost = not connections[using].in_atomic_block
+    with transaction.atomic(using=using):
+        if outermost:
+            with connections[using].cursor() as cursor:
+                cursor.execute("SET LOCAL synchronous_commit = off")
+        yield
 
 
 def try_lock(cursor: Any, number: int) -> bool:

@@ -1,19 +1,28 @@
 """SQLite: rows travel as one JSON text; a write transaction has the database to itself."""
 
 import json
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from django.db import connections, transaction
+
 from frontier.sql.packing import pack as pack
+
+I64 = npt.NDArray[np.int64]
 
 LOCK_ROWS = ""  # BEGIN IMMEDIATE has locked everything already
 SKIP_LOCKED = ""
 
-# A parameter for every value takes 0.7 us a row, one JSON text 2.0. Fewer rows in a statement lose that
-# again to the interpreter lock (see frontier/sql/__init__.py): beside a busy thread 1,000 rows take 6.4 us
-# each, 10,000 take 1.6, JSON 2.6. SQLite allows 32,766 parameters unless built for more.
-ROWS_PER_INSERT = 10_000
-_INSERT_MANY = "INSERT INTO frontier_queuedurl(id, depth, ref) VALUES " + ",".join(["(%s,%s,%s)"] * ROWS_PER_INSERT)
+# Rows in one statement. A parameter for every value takes 0.7 us a row, one JSON text 2.0. Fewer rows lose
+# that again to the interpreter lock (see frontier/sql/__init__.py): beside a busy thread 1,000 rows take 6.4 us
+# each, 10,000 take 1.6. No other sizes, since every one is a statement that stays prepared.
+ROWS_IN_STATEMENT = (10_000, 1_000, 100, 10, 1)
+PARAMETERS = 32_766  # what SQLite allows unless built for more
 
 
 def rows(names: str) -> str:
@@ -32,36 +41,56 @@ def select(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> li
     return found
 
 
-def numbers(cursor: Any, column: str, rest: str, params: Sequence[Any] = ()) -> list[int]:
-    """One integer column of SELECT `column` `rest`, fetched as one row."""
-    cursor.execute(f"SELECT json_group_array({column}) FROM (SELECT {column} {rest})", params)
-    found: list[int] = json.loads(cursor.fetchone()[0])
-    return found
+def columns(cursor: Any, taken: str, rest: str, params: Sequence[Any] = ()) -> I64:
+    """Integer columns of SELECT `taken` `rest`, one array each."""
+    parts = [f"json_group_array({column})" for column in taken.split(", ")]
+    cursor.execute(f"SELECT {', '.join(parts)} FROM (SELECT {taken} {rest})", params)
+    return np.array([json.loads(text) for text in cursor.fetchone()], np.int64)
 
 
-def lock_hosts(cursor: Any, condition: str, params: Sequence[Any]) -> None:
+def lock_rows(cursor: Any, table: str, condition: str, params: Sequence[Any]) -> None:
     """Nothing to lock, see LOCK_ROWS."""
 
 
-def insert_urls(cursor: Any, ids: Sequence[int], depths: Sequence[int], refs: Sequence[str]) -> None:
-    """Adds queue rows in the order of `ids`: whole statements first, the rest as JSON.
+def insert(cursor: Any, table: str, names: str, columns: Sequence[Sequence[Any]]) -> None:
+    """Adds rows, given as columns with names and types, e.g. 'id bigint, name text'."""
+    taken = ", ".join(name.split()[0] for name in names.split(","))
+    for count, values in _parts(columns):
+        _execute(cursor, f"INSERT INTO {table}({taken}) VALUES {_marks(len(columns), count)}", values)
 
-    Fixed-width numbers before the text in that: SQLite would parse a nested JSON array once more for
-    every column.
-    """
-    whole = len(ids) - len(ids) % ROWS_PER_INSERT
-    for start in range(0, whole, ROWS_PER_INSERT):
-        part = slice(start, start + ROWS_PER_INSERT)
-        values: list[Any] = [None] * (3 * ROWS_PER_INSERT)
-        values[0::3], values[1::3], values[2::3] = ids[part], depths[part], refs[part]
-        cursor.execute(_INSERT_MANY, values)
-    rest = zip(ids[whole:], depths[whole:], refs[whole:], strict=True)
-    texts = [f"{i:019d}{d:05d}{r}" for i, d, r in rest]
-    cursor.execute(
-        "INSERT INTO frontier_queuedurl(id, depth, ref) SELECT CAST(substr(value, 1, 19) AS INTEGER), "
-        "CAST(substr(value, 20, 5) AS INTEGER), substr(value, 25) FROM json_each(%s)",
-        [pack(texts)],
-    )
+
+def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Sequence[int]) -> None:
+    """Adds an amount to an integer column of each row."""
+    for count, values in _parts([ids, amounts]):
+        _execute(
+            cursor,
+            f"WITH told(id, n) AS (VALUES {_marks(2, count)}) UPDATE {table} SET {column} = {column} + told.n"
+            f" FROM told WHERE {table}.id = told.id",
+            values,
+        )
+
+
+def _parts(columns: Sequence[Sequence[Any]]) -> Iterator[tuple[int, list[Any]]]:
+    """(number of rows, their values one after the other) for one statement after the other."""
+    width, start, end = len(columns), 0, len(columns[0])
+    while start < end:
+        count = next(size for size in ROWS_IN_STATEMENT if size <= end - start and size * width <= PARAMETERS)
+        values: list[Any] = [None] * (width * count)
+        for number, column in enumerate(columns):
+            values[number::width] = column[start : start + count]
+        yield count, values
+        start += count
+
+
+@lru_cache(maxsize=16)
+def _marks(width: int, count: int) -> str:
+    return ",".join(["(" + ",".join("?" * width) + ")"] * count)
+
+
+def _execute(cursor: Any, query: str, values: list[Any]) -> None:
+    """Past Django, which would look for its own marks in the text of thousands of them every time."""
+    with cursor.db.wrap_database_errors:
+        sqlite3.Cursor.execute(cursor.cursor, query, values)
 
 
 def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]]:
@@ -85,17 +114,57 @@ def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]
     return sorted(found)
 
 
-def delete_urls(cursor: Any, ids: Sequence[int]) -> None:
-    """Deletes queue rows that are still there and lowers the counts of their queues by as many."""
-    known = pack(sorted(ids))
-    cursor.execute(
-        "UPDATE frontier_queue SET pending = pending - gone.n, held = held - gone.h FROM"
-        " (SELECT id >> 32 AS queue, sum(((id >> 28) & 15) < 15) AS n, sum(((id >> 28) & 15) = 15) AS h"
-        " FROM frontier_queuedurl WHERE id IN (SELECT value FROM json_each(%s)) GROUP BY 1) gone"
-        " WHERE frontier_queue.id = gone.queue",
-        [known],
+def find_refs(cursor: Any, wanted: Sequence[tuple[int, str]], most: int) -> list[list[Any]]:
+    """[id, depth, ref] of the claimable URLs with these references: (first id to look at, reference) each.
+
+    No limit per queue here: `most` is for the other database.
+    """
+    return select(
+        cursor,
+        "id, depth, ref",
+        "FROM (SELECT u.id, u.depth, u.ref FROM json_each(%s) j CROSS JOIN frontier_queuedurl u"
+        " WHERE u.id >= j.value->>0 AND u.id < (j.value->>0 | 4294967295) - 268435455 AND u.ref = j.value->>1)",
+        [pack(wanted)],
     )
-    cursor.execute("DELETE FROM frontier_queuedurl WHERE id IN (SELECT value FROM json_each(%s))", [known])
+
+
+def find_any_ref(cursor: Any, first: int, refs: Sequence[str], most: int) -> list[list[Any]]:
+    """[id, depth, ref] of the URLs with any of these references, among the `most` first ones from this id on."""
+    return select(
+        cursor,
+        "id, depth, ref",
+        "FROM (SELECT id, depth, ref FROM frontier_queuedurl WHERE id >= %s AND id < %s ORDER BY id LIMIT %s)"
+        " WHERE ref IN (SELECT value FROM json_each(%s))",
+        [first, (first | 0xFFFF_FFFF) - 0x0FFF_FFFF, most, pack(refs)],
+    )
+
+
+def delete_urls(cursor: Any, ids: Sequence[int]) -> int:
+    """Deletes queue rows that are still there; returns how many they were."""
+    cursor.execute("DELETE FROM frontier_queuedurl WHERE id IN (SELECT value FROM json_each(%s))", [pack(ids)])
+    return int(cursor.rowcount)
+
+
+@contextmanager
+def light_transaction(using: str) -> Iterator[None]:
+    """A transaction that a power cut may undo, together with all after it that are light as well.
+
+    It spares the wait for the disk (8 ms here). The next ordinary commit makes it durable, and nothing but a
+    power cut can undo it: not a crash of this or any process.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block:  # part of a transaction that is durable or not as a whole
+        with transaction.atomic(using=using):
+            yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA synchronous=NORMAL")
+    try:
+        with transaction.atomic(using=using):
+            yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA synchronous=FULL")
 
 
 def try_lock(cursor: Any, number: int) -> bool:

@@ -16,9 +16,10 @@ from crawl.models import Campaign, Fetch, Page, RobotsFile, Run, WarcFile
 from crawl.pages import key_of
 from frontier.admission import Link, admit, recent
 from frontier.claim import claim, open_visits
-from frontier.complete import finish
+from frontier.complete import Release, finish, settle
 from frontier.merge import Merger
-from frontier.models import HELD, DomainBlock, Host, Queue, QueuedUrl
+from frontier.models import DomainBlock, Queue, QueuedUrl
+from frontier.priority import HELD
 from frontier.seen.index import SeenIndex
 from frontier.seen.runs import DamagedRun
 from frontier.state import hash_seed, seen_directory
@@ -63,7 +64,8 @@ def visited(url: str, **values: Any) -> Page:
     known = canonicalise(url)
     queue = Queue.objects.get(host__name=known.host)
     key = key_of(queue.pk, url_hash(known.canonical, hash_seed()))
-    finish(QueuedUrl.objects.filter(ref=to_reference(known.fetch, known.host)).values_list("id", flat=True))
+    waiting = QueuedUrl.objects.filter(ref=to_reference(known.fetch, known.host))
+    finish(queue.campaign, waiting.values_list("id", flat=True))
     fields = {"hash": key.rest, "ref": to_reference(known.fetch, known.host), "depth": 2, "status": 200}
     times = {"fetched_at": NOW, "changed_at": NOW}
     page: Page = Page.objects.create(id=(key.queue << 32) + key.first, **(fields | times | values))
@@ -259,11 +261,12 @@ def test_the_stored_robots_txt_gives_its_verdict_on_the_form_that_is_asked_for(c
 def test_a_host_tells_its_lease_its_clock_and_why_it_waits(campaign: Campaign) -> None:
     merged(campaign, URL)
     assert asked(URL)["host_state"]["active"]
-    taken = claim(1, lease_ms=60_000)
+    [taken] = claim(1, lease_ms=60_000)
     open_visits(taken, [campaign.pk], lambda gap, delay: 1, lease_ms=60_000)
     assert asked(URL)["host_state"]["leased_until"] > "2026"
     assert "leased to a worker, the lease ends" in told(URL)
-    Host.objects.update(lease=0, active=False, reason="connect: refused", failures=3, due_at=NOW)
+    [host] = taken.hosts
+    settle([], [Release(host, taken.token, NOW, 1_000, 3, "connect: refused", parked=True)])
     assert "parked, was due 2027-01-15T08:00:00.000Z; 1 waiting" in told(URL)
     assert "connect: refused (3 visits failed in a row)" in told(URL)
     DomainBlock.objects.create(domain="test")

@@ -11,6 +11,8 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+from frontier.counts import urls_of
+from frontier.schedule import HOST_MASK
 from tests.rig import ROOT, Rig, crawl_command, needs_rig, serve_rig, wait_until
 
 HOSTS = int(os.environ.get("TRAWL_TEST_KILL_HOSTS", "150"))
@@ -21,7 +23,8 @@ def leased_urls(data: Path) -> int:
     """How many URLs were at most with the killed process: what waits on the hosts it held."""
     with sqlite3.connect(data / "trawl.sqlite3") as database:
         rows = database.execute(
-            "SELECT q.pending FROM frontier_queue q JOIN frontier_host h ON h.id = q.host_id WHERE h.lease <> 0"
+            f"SELECT (SELECT count(*) {urls_of('q.id')}) FROM frontier_queue q"
+            f" WHERE q.host_id IN (SELECT id & {HOST_MASK} FROM frontier_leasedhost)"
         ).fetchall()
     return sum(row[0] for row in rows)
 

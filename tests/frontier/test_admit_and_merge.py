@@ -1,16 +1,19 @@
 """What goes in comes out: each URL once, in its order, with its depth and its exact text."""
 
 import itertools
+from typing import Any
+from unittest import mock
 
 import pytest
-from django.db.models import QuerySet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from frontier import admission, counts
 from frontier import merge as merging
 from frontier.admission import MAX_DEPTH, Link, Recent, admit, pack, waiting
 from frontier.fill import MAX_SEQUENCE, QueueFull, fill
-from frontier.models import HELD, MAX_QUEUE_ID, Host, Inbox, Queue
+from frontier.models import MAX_QUEUE_ID, Host, Inbox, Queue
+from frontier.priority import HELD, POPULAR, POPULAR_LINKS
 from frontier.urls import canonicalise, url_hash
 from tests.frontier.world import InThread, Killed, Waiting, World, die
 
@@ -84,7 +87,7 @@ def test_a_link_that_was_written_down_lately_is_not_written_again(frontier: Worl
 
 def test_links_whose_writing_failed_are_written_the_next_time(frontier: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        die(patch, QuerySet, "bulk_create")
+        die(patch, admission, "write_down")
         with pytest.raises(Killed):
             frontier.admit(A)
     assert frontier.admit(A, afresh=False) == 1
@@ -93,9 +96,19 @@ def test_links_whose_writing_failed_are_written_the_next_time(frontier: World, m
 def test_what_was_written_down_lately_is_forgotten_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frontier.admission.RECENT_LINKS", 2)
     recent = Recent()
-    for key in (b"1", b"2", b"3", b"4"):
-        recent.update([key])
-    assert [key in recent.young | recent.old for key in (b"1", b"2", b"3", b"4")] == [False, False, True, True]
+    links = [Link(canonicalise(f"https://a.test/{i}"), 6, 1) for i in range(5)]
+    for link in links:
+        assert len(recent.sift([link], 1)) == 1
+    assert [len(recent.sift([link], 1)) for link in reversed(links)] == [0, 0, 1, 1, 1]
+
+
+def test_a_link_that_is_met_again_is_remembered_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frontier.admission.RECENT_LINKS", 2)
+    recent = Recent()
+    menu, *links = [Link(canonicalise(f"https://a.test/{i}"), 6, 1) for i in range(POPULAR_LINKS - 1)]
+    assert len(recent.sift([menu], 1)) == 1
+    for link in links:
+        assert list(recent.sift([link, menu], 1).values()) == [link]
 
 
 def test_repeats_among_the_links_of_a_page_are_written_down_once(frontier: World) -> None:
@@ -135,8 +148,9 @@ def test_held_urls_are_counted_apart_and_never_claimed(frontier: World) -> None:
     frontier.add("https://a.test/held", B, level=HELD)
     frontier.add("https://a.test/free", level=HELD - 1)
     frontier.check()
-    queues = Queue.objects.using(frontier.using).values_list("host__name", "pending", "held")
-    assert sorted(queues) == [("a.test", 1, 1), ("b.test", 0, 1)]
+    assert counts.waiting(1, frontier.using) == (1, 2, 2)
+    found = {name: counts.in_queue(queue, frontier.using) for queue, name in frontier.queues().items()}
+    assert found == {"a.test": (1, 1, 1), "b.test": (0, 1, 1)}
     [visit] = frontier.visit()
     assert [url.ref for url in visit.urls] == ["/free"]
     frontier.leave(visit)
@@ -229,13 +243,20 @@ def test_urls_whose_keys_have_equal_high_halves_are_told_apart(frontier: World, 
 
 page = st.tuples(
     st.integers(1, 2),  # campaign
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, HELD), st.integers(0, 3)), max_size=8),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(POPULAR + 1, HELD), st.integers(0, 3)), max_size=8
+    ),
 )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(merges=st.lists(st.lists(page, max_size=4), max_size=4))
 def test_what_is_queued_is_what_was_admitted_first(frontier: World, merges) -> None:
+    with mock.patch("frontier.admission.POPULAR_LINKS", 1_000):
+        _admitted_first(frontier, merges)
+
+
+def _admitted_first(frontier: World, merges: Any) -> None:
     frontier.clear()
     expected: dict[tuple[int, str], Waiting] = {}
     for pages in merges:

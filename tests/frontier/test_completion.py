@@ -5,11 +5,12 @@ import threading
 import pytest
 from django.db import transaction
 
+from frontier import counts
 from frontier.claim import wake
 from frontier.complete import Clock, Release, finish, settle
 from frontier.fill import refill
-from frontier.models import Queue, QueuedUrl
-from tests.frontier.world import GAP_MS, LEASE_MS, NOW, InThread, World
+from frontier.models import QueuedUrl
+from tests.frontier.world import GAP_MS, LEASE_MS, NOW, InThread, World, due_key
 
 
 def test_finished_urls_are_gone_and_the_rest_waits(frontier: World) -> None:
@@ -25,13 +26,13 @@ def test_finished_urls_are_gone_and_the_rest_waits(frontier: World) -> None:
 
 def test_rows_that_are_gone_do_not_count_twice(frontier: World) -> None:
     frontier.add(*[f"https://a.test/{i}" for i in range(5)])
-    frontier.add("https://b.test/", level=15)
+    frontier.add("https://a.test/held", level=15)
     rows = [row.pk for row in QueuedUrl.objects.using(frontier.using)]
     for part in (rows[:2], rows[:3], rows[:2] * 2, [], rows, rows):
         with transaction.atomic(using=frontier.using):
-            finish(part, frontier.using)
+            finish(1, part, frontier.using)
         frontier.check()
-    assert list(Queue.objects.using(frontier.using).values_list("pending", "held")) == [(0, 0), (0, 0)]
+    assert counts.waiting(1, frontier.using) == (0, 0, 1)
 
 
 def test_two_workers_that_finish_the_same_rows_count_them_once(frontier: World) -> None:
@@ -44,7 +45,7 @@ def test_two_workers_that_finish_the_same_rows_count_them_once(frontier: World) 
         for at in range(0, 100, 10):
             part = rows[at : at + 10] if number % 2 else rows[90 - at : 100 - at]
             with transaction.atomic(using=frontier.using):
-                finish(part, frontier.using)
+                finish(1, part, frontier.using)
 
     for thread in [InThread(worker, number) for number in range(4)]:
         thread.result()
@@ -66,13 +67,69 @@ def test_a_late_release_under_a_lost_lease_changes_nothing(frontier: World) -> N
     [late] = frontier.visit(quota=1)
     frontier.now += LEASE_MS
     [visit] = frontier.visit(quota=1)
-    before = vars(frontier.host("a.test")) | {"_state": 0}
+    before = frontier.host("a.test")
     with transaction.atomic(using=frontier.using):
         settle([Clock(late.host, late.token, 1, 1)], using=frontier.using)
         settle([], [Release(late.host, late.token, 1, 1, 9, "late", parked=True)], frontier.using)
-    assert vars(frontier.host("a.test")) | {"_state": 0} == before
+    assert frontier.host("a.test") == before
     frontier.leave(visit)
     assert frontier.host("a.test").lease == 0
+
+
+def test_a_late_release_of_a_host_that_was_taken_back_changes_nothing(frontier: World) -> None:
+    frontier.add("https://a.test/1", "https://a.test/2")
+    frontier.set_host("a.test", gap_ms=7_000)
+    [late] = frontier.visit(quota=1)
+    frontier.now += LEASE_MS
+    assert frontier.claim().hosts == []
+    before = frontier.host("a.test")
+    with transaction.atomic(using=frontier.using):
+        settle([Clock(late.host, late.token, 1, 1)], using=frontier.using)
+        settle([], [Release(late.host, late.token, 1, 1, 9, "late", parked=True)], frontier.using)
+    assert frontier.host("a.test") == before
+    assert before.due_at == frontier.now + 7_000
+    frontier.check()
+
+
+def test_a_release_after_the_end_of_a_lease_counts_while_nobody_else_has_claimed(frontier: World) -> None:
+    frontier.add("https://a.test/1", "https://a.test/2")
+    [visit] = frontier.visit(quota=1)
+    frontier.now += LEASE_MS
+    frontier.leave(visit, due_at=NOW + LEASE_MS + 3_000, gap_ms=3_000)
+    assert frontier.claim().hosts == []
+    host = frontier.host("a.test")
+    assert (host.lease, host.due_at, host.gap_ms) == (0, NOW + LEASE_MS + 3_000, 3_000)
+    frontier.check()
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_is_known_of_a_host_is_written_where_it_may_have_changed(frontier: World, changed: bool) -> None:
+    frontier.add("https://a.test/1", "https://a.test/2")
+    frontier.set_host("a.test", failures=1, reason="it said 503")
+    [visit] = frontier.visit(quota=1)
+    frontier.leave(visit, failures=3, reason="connect: refused", changed=changed)
+    host = frontier.host("a.test")
+    assert (host.failures, host.reason) == ((3, "connect: refused") if changed else (1, "it said 503"))
+    assert (host.active, host.due_at) == (True, NOW + GAP_MS)
+    frontier.now += GAP_MS
+    [visit] = frontier.visit()
+    frontier.leave(visit, due_at=NOW + 9_000, gap_ms=9_000, changed=False)
+    host = frontier.host("a.test")
+    assert (host.active, host.due_at, host.gap_ms) == (False, NOW + 9_000, 9_000)
+    frontier.check()
+
+
+def test_a_host_that_comes_back_stands_where_its_best_url_puts_it(frontier: World) -> None:
+    frontier.add("https://a.test/1", "https://a.test/2", level=2)
+    frontier.add("https://a.test/3", level=9)
+    frontier.add("https://a.test/held", level=15)
+    for level in (2, 2, 9):
+        host = frontier.host("a.test")
+        assert host.key == due_key(host.pk, host.due_at, level)
+        [visit] = frontier.visit(quota=1)
+        frontier.leave(visit)
+        frontier.now += GAP_MS
+    assert not frontier.host("a.test").active
 
 
 def test_what_a_late_worker_fetched_counts_as_fetched(frontier: World) -> None:
@@ -123,7 +180,7 @@ def test_urls_can_be_queued_again(frontier: World) -> None:
     queue = visit.urls[0].row >> 32
     frontier.leave(visit)
     with transaction.atomic(using=frontier.using):
-        refill([(queue, 4, 5, "/1")], frontier.using)
+        refill([(queue, 6, 5, "/1")], frontier.using)
         refill([], frontier.using)
     frontier.check()
     frontier.now += GAP_MS
@@ -140,7 +197,7 @@ def test_many_hosts_are_given_back_at_once(frontier: World) -> None:
     frontier.add(*[f"https://h{i}.test/{j}" for i in range(50) for j in range(2)])
     visits = frontier.visit(quota=1)
     with transaction.atomic(using=frontier.using):
-        finish((url.row for visit in visits for url in visit.urls), frontier.using)
+        frontier.finish(url for visit in visits for url in visit.urls)
         settle(
             [],
             [Release(v.host, v.token, NOW + v.host, v.host, 0, f"'{v.host}\"", v.host % 2 == 0) for v in visits],

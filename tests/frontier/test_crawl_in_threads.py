@@ -6,7 +6,7 @@ import time
 import pytest
 from django.db import transaction
 
-from frontier.complete import Release, finish, settle
+from frontier.complete import Release, settle
 from frontier.urls import from_reference
 from tests.frontier.world import GAP_MS, InThread, World
 
@@ -41,7 +41,7 @@ def test_every_url_is_visited_once_and_every_host_by_one_worker_at_a_time(fronti
                 # From the commit on somebody else may have the host.
                 at_work.difference_update(visit.host for visit in visits)
             with transaction.atomic(using=frontier.using):
-                finish((one.row for visit in visits for one in visit.urls), frontier.using)
+                frontier.finish(one for visit in visits for one in visit.urls)
                 settle([], [Release(v.host, v.token, frontier.now, GAP_MS, 0, "") for v in visits], frontier.using)
             if not visits:
                 time.sleep(0.002)

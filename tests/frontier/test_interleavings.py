@@ -11,8 +11,8 @@ import pytest
 from django.db import transaction
 
 from frontier import merge as merging
-from frontier.claim import renew, wake
-from frontier.complete import Clock, Release, finish, settle
+from frontier.claim import Claim, Visit, claim, renew, wake
+from frontier.complete import Clock, Release, settle
 from frontier.models import DomainBlock
 from frontier.rebuild import rebuild
 from tests.frontier.world import GAP_MS, LEASE_MS, InThread, World, interleave
@@ -49,6 +49,23 @@ def blocks_and_unblocks_the_host(frontier: World) -> Work:
     return block
 
 
+def unblocks_the_host_that_is_blocked(frontier: World) -> Work:
+    blocks = DomainBlock.objects.using(frontier.using)
+    blocks.get_or_create(domain="a.test")
+    return lambda: blocks.get(domain="a.test").delete()
+
+
+def opens_a_host_that_is_blocked(frontier: World) -> Work:
+    DomainBlock.objects.using(frontier.using).get_or_create(domain="a.test")
+    claimed = frontier.claim()
+
+    def visit() -> None:
+        for one in frontier.open(claimed, 1, 2):
+            frontier.leave(one)
+
+    return visit
+
+
 def wakes_the_campaign(frontier: World) -> Work:
     return lambda: wake(1, frontier.using)
 
@@ -74,6 +91,8 @@ PAIRS = [
     (merges_a_url, claims_and_visits),
     (claims_and_visits, claims_and_visits),
     (wakes_the_campaign, merges_a_url),
+    (opens_a_host_that_is_blocked, unblocks_the_host_that_is_blocked),
+    (unblocks_the_host_that_is_blocked, opens_a_host_that_is_blocked),
 ]
 
 
@@ -140,6 +159,52 @@ def test_a_rebuild_beside_the_workers_forgets_nothing(frontier: World, monkeypat
     frontier.check()
 
 
+# --- the end of a lease --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", ["opens", "renews", "leaves"])
+@pytest.mark.parametrize("stopped", ["the late one", "the claimer"])
+def test_a_host_is_never_with_two_when_a_worker_is_late(frontier: World, late: str, stopped: str) -> None:
+    """The clock of the claimer says that the lease is over, the one of the worker that it is not."""
+    outcomes = set()
+    for step in count(1):
+        frontier.clear()
+        frontier.add("https://a.test/1", "https://a.test/2")
+        held = frontier.claim()
+        visits = frontier.open(held, quota=1) if late != "opens" else []
+        frontier.now += LEASE_MS // 2
+        claims: list[Claim] = []
+
+        def take_it_back(claims: list[Claim] = claims) -> None:
+            claims += claim(9, lease_ms=LEASE_MS, using=frontier.using, now=frontier.now + LEASE_MS // 2)
+
+        def be_late(held: Claim = held, visits: list[Visit] = visits) -> None:
+            if late == "opens":
+                visits += frontier.open(held)
+            elif late == "renews":
+                renew([held.token], lease_ms=LEASE_MS, using=frontier.using)
+            else:
+                frontier.leave(visits[0], due_at=frontier.now + 10 * LEASE_MS)
+
+        first, second = (be_late, take_it_back) if stopped == "the late one" else (take_it_back, be_late)
+        went_on = interleave(frontier.using, first, step, second)
+        frontier.check()
+        host = frontier.host("a.test")
+        outcomes.add(bool(claims))
+        if claims:
+            assert host.lease == claims[0].token != held.token
+            assert late != "opens" or not visits
+        elif late == "leaves":
+            assert (host.active, host.lease) == (True, 0)
+        elif host.lease:  # it was held or being looked at
+            assert host.lease == held.token
+        assert frontier.urls()[-1] == "https://a.test/2"
+        frontier.check_nothing_is_stranded()
+        if not went_on:
+            break
+    assert outcomes == {True, False}
+
+
 # --- locks of PostgreSQL -----------------------------------------------------------------------------------------
 
 
@@ -151,7 +216,7 @@ def ends_a_batch(frontier: World, staying: int) -> Work:
 
     def end() -> None:
         with transaction.atomic(using=frontier.using):
-            finish([stay.urls[0].row, leave.urls[0].row], frontier.using)
+            frontier.finish([stay.urls[0], leave.urls[0]])
             settle(
                 [Clock(stay.host, stay.token, frontier.now, GAP_MS)],
                 [Release(leave.host, leave.token, frontier.now, GAP_MS, 0, "")],
@@ -173,15 +238,20 @@ def wakes_both(frontier: World) -> Work:
 
 
 def renews_both(frontier: World) -> Work:
-    leases = [(host.pk, host.lease) for host in frontier.hosts().values()]
+    leases = [host.lease for host in frontier.hosts().values()]
     return lambda: renew(leases, lease_ms=LEASE_MS, using=frontier.using)
+
+
+def claims_what_is_not_renewed(frontier: World) -> Work:
+    frontier.now += LEASE_MS
+    return frontier.claim
 
 
 def blocks_both(frontier: World) -> Work:
     return lambda: DomainBlock.objects.using(frontier.using).create(domain="test").delete()
 
 
-ONE_PASS = [merges_urls_of_both, wakes_both, renews_both, blocks_both]
+ONE_PASS = [merges_urls_of_both, wakes_both, renews_both, claims_what_is_not_renewed, blocks_both]
 
 
 @pytest.mark.parametrize("other", ONE_PASS, ids=lambda other: other.__name__)

@@ -8,7 +8,6 @@ import pytest
 from django.db import transaction
 
 from frontier import merge as merging
-from frontier.complete import finish
 from frontier.models import Queue, SeenRun
 from frontier.rebuild import rebuild
 from frontier.seen import runs
@@ -26,7 +25,7 @@ def crawled(frontier: World) -> World:
     visited = [(visit.name, url) for visit in frontier.visit() for url in visit.urls]
     queues = dict(Queue.objects.using(frontier.using).values_list("host__name", "id"))
     with transaction.atomic(using=frontier.using):
-        finish([url.row for _, url in visited], frontier.using)
+        frontier.finish(url for _, url in visited)
     History.pages = [(queues[name], f"http://{name}{url.ref.removeprefix('http:')}") for name, url in visited]
     frontier.add(*QUEUED)
     frontier.add(*QUEUED[:10], campaign=2)

@@ -2,7 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +14,15 @@ from django.db import connections, transaction
 
 from frontier import merge as merging
 from frontier.admission import Link, admit, recent
-from frontier.claim import Claim, Visit, claim, open_visits
+from frontier.claim import Claim, QueuedVisit, Visit, claim, open_visits
 from frontier.complete import Release, finish, settle
-from frontier.fill import I64
+from frontier.counts import queued, waiting
+from frontier.lines import I64
 from frontier.merge import Merged
-from frontier.models import HELD, FrontierState, Host, Inbox, Queue, QueuedUrl
+from frontier.models import DueHost, FrontierState, Host, Inbox, Lease, LeasedHost, Queue, QueuedUrl
+from frontier.priority import HELD
 from frontier.router import inbox_alias
+from frontier.schedule import HOST_BITS, MOST_PUT_OFF_MS
 from frontier.seen.runs import U64
 from frontier.state import hash_seed, seen_directory
 from frontier.urls import NO_RULES, Rules, canonicalise, from_reference, url_hash
@@ -35,6 +39,33 @@ class Waiting(NamedTuple):
     url: str
     level: int
     depth: int
+
+
+@dataclass(frozen=True)
+class HostState:
+    """All that the tables say of a host. `next_at`: the end of its lease, or its clock when nobody holds it.
+
+    `key` is its place among the hosts that are due, 0 when it is not one of them; `lease` the token of who
+    holds it, or 0.
+    """
+
+    pk: int
+    name: str
+    next_at: int
+    due_at: int
+    lease: int
+    key: int
+    gap_ms: int
+    delay_ms: int | None
+    active: bool
+    blocked: bool
+    failures: int
+    reason: str
+
+
+def due_key(host: int, due_at: int, level: int) -> int:
+    """The place of a host among those that are due: by the second, one second later for each level."""
+    return (due_at // 1000 + level) << HOST_BITS | host
 
 
 class History:
@@ -98,22 +129,27 @@ class World:
 
     # --- the steps of a URL ------------------------------------------------------------------------------
 
-    def admit(self, *urls: str, campaign: int = 1, level: int = 4, depth: int = 1, afresh: bool = True) -> int:
+    def admit(self, *urls: str, campaign: int = 1, level: int = 6, depth: int = 1, afresh: bool = True) -> int:
         """Admits; afresh: as a process that has not seen the URLs before, so that the merge gets them all."""
         if afresh:
             recent.cache_clear()
         return admit(campaign, [Link(canonicalise(url), level, depth) for url in urls], self.using)
 
-    def merge(self, max_links: int = merging.MAX_LINKS) -> Merged:
+    def merge(self, max_links: int | None = None) -> Merged:
         return merging.merge(self.using, max_links)
 
-    def add(self, *urls: str, campaign: int = 1, level: int = 4, depth: int = 1) -> Merged:
+    def add(self, *urls: str, campaign: int = 1, level: int = 6, depth: int = 1) -> Merged:
         """Admits and merges."""
         self.admit(*urls, campaign=campaign, level=level, depth=depth)
         return self.merge()
 
     def claim(self, limit: int = 100, horizon_ms: int = 0) -> Claim:
-        return claim(limit, lease_ms=LEASE_MS, horizon_ms=horizon_ms, using=self.using)
+        claims = claim(limit, lease_ms=LEASE_MS, horizon_ms=horizon_ms, using=self.using)
+        return claims[0] if claims else Claim(0, [])
+
+    def names(self, claimed: Claim) -> list[str]:
+        """The names of claimed hosts, sorted."""
+        return sorted(Host.objects.using(self.using).filter(id__in=claimed.hosts).values_list("name", flat=True))
 
     def open(self, claimed: Claim, *campaigns: int, quota: int = 10) -> list[Visit]:
         return open_visits(claimed, campaigns or (1,), lambda gap, delay: quota, lease_ms=LEASE_MS, using=self.using)
@@ -124,11 +160,19 @@ class World:
 
     def leave(self, visit: Visit, due_at: int = 0, rows: list[int] | None = None, **changes: Any) -> None:
         """Finishes rows of a visit (all of them if not told otherwise) and gives its host back."""
-        done = [url.row for url in visit.urls] if rows is None else rows
+        done = [url for url in visit.urls if rows is None or url.row in rows]
         given = Release(visit.host, visit.token, due_at or self.now + GAP_MS, GAP_MS, 0, "")._replace(**changes)
         with transaction.atomic(using=self.using):
-            finish(done, self.using)
+            self.finish(done)
             settle([], [given], self.using)
+
+    def finish(self, urls: Iterable[QueuedVisit]) -> None:
+        """Finishes URLs of any campaigns in the caller's transaction."""
+        by_campaign: dict[int, list[int]] = {}
+        for url in urls:
+            by_campaign.setdefault(url.campaign, []).append(url.row)
+        for campaign, rows in by_campaign.items():
+            finish(campaign, rows, self.using)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -148,14 +192,57 @@ class World:
         """All queued URLs, sorted."""
         return sorted(waiting.url for waiting in self.waiting())
 
-    def host(self, name: str) -> Host:
-        return Host.objects.using(self.using).get(name=name)
+    def host(self, name: str) -> HostState:
+        return self.hosts()[name]
 
-    def hosts(self) -> dict[str, Host]:
-        return {host.name: host for host in Host.objects.using(self.using)}
+    def hosts(self) -> dict[str, HostState]:
+        """All hosts by name, in the order of their ids."""
+        due = {row.host_id: row for row in DueHost.objects.using(self.using)}
+        leased = {row.host_id: row for row in LeasedHost.objects.using(self.using)}
+        ends = dict(Lease.objects.using(self.using).values_list("id", "ends_at"))
+        found = {}
+        for host in Host.objects.using(self.using).order_by("id"):
+            place = due.get(host.pk)
+            held = leased.get(host.pk)
+            row = held or place or host
+            lease = held.pk >> HOST_BITS if held else 0
+            found[host.name] = HostState(
+                host.pk,
+                host.name,
+                ends[lease] if lease else row.due_at,
+                row.due_at,
+                lease,
+                place.pk if place else 0,
+                row.gap_ms,
+                host.delay_ms,
+                host.active,
+                host.blocked,
+                host.failures,
+                host.reason,
+            )
+        return found
 
     def set_host(self, name: str, **values: Any) -> None:
+        """Sets what a host has, each in its row; `active=False` takes it out of the schedule."""
+        host = self.host(name)
+        clock = {field: values.pop(field, getattr(host, field)) for field in ("due_at", "gap_ms")}
+        values.setdefault("active", host.active)
+        place, held = DueHost.objects.using(self.using), LeasedHost.objects.using(self.using)
+        if host.lease and values["active"]:
+            held.filter(id=host.lease << HOST_BITS | host.pk).update(**clock)
+        else:
+            held.filter(id=host.lease << HOST_BITS | host.pk).delete()
+            place.filter(id=host.key).delete()
+            if values["active"]:
+                level = (host.key >> HOST_BITS) - host.due_at // 1000 if host.key else 0
+                place.create(id=due_key(host.pk, clock["due_at"], level), **clock)
+            else:
+                values |= clock
         Host.objects.using(self.using).filter(name=name).update(**values)
+
+    def queues(self) -> dict[int, str]:
+        """The host name of each back queue."""
+        return dict(Queue.objects.using(self.using).values_list("id", "host__name"))
 
     def inbox_rows(self) -> int:
         return Inbox.objects.using(inbox_alias(self.using)).count()
@@ -167,25 +254,37 @@ class World:
     # --- what must always be true ------------------------------------------------------------------------
 
     def check(self) -> None:
-        """The counters are the true row counts, no URL stands twice, and clocks and marks agree."""
+        """The counters are the true row counts, no URL stands twice, and every host is where it should be."""
         rows = list(QueuedUrl.objects.using(self.using))
-        pending = Counter(row.queue_id for row in rows if row.priority != HELD)
-        held = Counter(row.queue_id for row in rows if row.priority == HELD)
         queues = list(Queue.objects.using(self.using))
-        assert {queue.pk: queue.pending for queue in queues} == {queue.pk: pending[queue.pk] for queue in queues}
-        assert {queue.pk: queue.held for queue in queues} == {queue.pk: held[queue.pk] for queue in queues}
+        campaign_of = {queue.pk: queue.campaign for queue in queues}
+        free = Counter(campaign_of[row.queue_id] for row in rows if row.priority != HELD)
+        held = Counter(campaign_of[row.queue_id] for row in rows if row.priority == HELD)
+        for campaign, met in Counter(campaign_of.values()).items():
+            assert waiting(campaign, self.using) == (free[campaign], held[campaign], met)
+        assert queued(self.using) == len(rows)
         assert {row.queue_id for row in rows} <= {queue.pk for queue in queues}
         twice = [key for key, n in Counter((row.queue_id, row.ref) for row in rows).items() if n > 1]
         assert not twice
         hosts = self.hosts().values()
         assert {queue.host_id for queue in queues} <= {host.pk for host in hosts}
-        for host in hosts:
-            assert not (host.active and host.blocked)
-            assert host.lease or host.next_at == host.due_at
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        """An active host stands in the schedule once, an idle one nowhere; keys and leases are what they should be."""
+        due = list(DueHost.objects.using(self.using))
+        leased = list(LeasedHost.objects.using(self.using))
+        active = Host.objects.using(self.using).filter(active=True).order_by("id").values_list("id", flat=True)
+        assert sorted([row.host_id for row in due] + [row.host_id for row in leased]) == list(active)
+        leases = set(Lease.objects.using(self.using).values_list("id", flat=True))
+        assert {row.pk >> HOST_BITS for row in leased} <= leases
+        for row in due:
+            assert 0 <= (row.pk >> HOST_BITS) - row.due_at // 1000 <= MOST_PUT_OFF_MS // 1000
 
     def check_nothing_is_stranded(self, *campaigns: int) -> None:
         """Every host with a URL to visit can be claimed, now or later."""
-        queues = Queue.objects.using(self.using).filter(campaign__in=campaigns or (1,), pending__gt=0)
+        busy = {row.queue_id for row in QueuedUrl.objects.using(self.using) if row.priority != HELD}
+        queues = Queue.objects.using(self.using).filter(campaign__in=campaigns or (1,), id__in=busy)
         assert set(queues.values_list("host__active", flat=True)) <= {True}
 
 

@@ -3,14 +3,12 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models import Sum
-from django.db.models.functions import Coalesce
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crawl.models import Page
+from frontier.counts import queued
 from frontier.merge import merge_lock
-from frontier.models import Queue
 from frontier.rebuild import rebuild
 from frontier.seen.index import SeenIndex
 from frontier.state import seen_directory
@@ -34,15 +32,10 @@ class Command(BaseCommand):
         self.stdout.write(f"{urls:,} URLs are known; the index is in {seen_directory(USING)}")
 
     def _rebuild(self) -> int:
-        total = Page.objects.using(USING).count() + _queued()
+        total = Page.objects.using(USING).count() + queued(USING)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), disable=not self.stderr.isatty()) as bar:
             task = bar.add_task("rows read", total=total)
             return rebuild(
                 SeenIndex(seen_directory(USING), USING), USING, lambda done: bar.update(task, completed=done)
             )
-
-
-def _queued() -> int:
-    waiting = Queue.objects.using(USING).aggregate(n=Coalesce(Sum("pending"), 0) + Coalesce(Sum("held"), 0))
-    return int(waiting["n"])

@@ -10,13 +10,14 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from crawl.campaigns import RETRY_LEVEL
-from crawl.discover import REDIRECT_LEVEL, SEED_LEVEL
 from crawl.lookup import USAGE, CampaignLookup, Found, Printer, printable, take_urls
 from crawl.models import Campaign, Fetch, Page, Run, WarcFile
 from crawl.scope import InvalidScope
-from frontier.models import HELD, Host, Queue
+from frontier.counts import Count, in_queue
+from frontier.models import Host
 from frontier.politeness import now_ms
+from frontier.priority import HELD, POPULAR, REDIRECT, RETRY, SEED, SITEMAP, SITEMAP_FIRST
+from frontier.schedule import Slot
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
 from trawl_project.cli import prepare_databases
 
@@ -31,7 +32,15 @@ With '-' there is one line out for each line in, with tabs between its columns:
 exit code: 0 all are URLs, 1 some are not, 2 wrong usage
 """
 COLUMNS = ("canonical", "fetch", "host")
-LEVEL_NAMES = {SEED_LEVEL: "seed", REDIRECT_LEVEL: "redirect", RETRY_LEVEL: "again", HELD: "held"}
+LEVEL_NAMES = {
+    SEED: "seed",
+    REDIRECT: "redirect",
+    RETRY: "again",
+    SITEMAP_FIRST: "sitemap, important",
+    SITEMAP: "sitemap",
+    POPULAR: "many links to it",
+    HELD: "held",
+}
 
 
 class Command(BaseCommand):
@@ -132,11 +141,11 @@ def as_json(found: Found, names: Names | None) -> dict[str, Any]:
         "note": found.note,
         "asked_for_as": found.fetch,
         "inbox": found.inbox and {**found.inbox._asdict(), "received_at": iso(found.inbox.received_at)},
-        "waiting": found.waiting and {**found.waiting._asdict(), "of": found.queue and found.queue.pending},
+        "waiting": found.waiting and {**found.waiting._asdict(), "of": found.queue and in_queue(found.queue).urls},
         "page": found.page and _page_json(found.page),
         "history": [_fetch_json(row, names) for row in found.history] if names else [],
         "blocked": found.blocked,
-        "host_state": found.host and _host_json(found.host, found.queue),
+        "host_state": found.host and _host_json(found.host, found.slot or Slot(found.host.due_at, None), found.queue),
     }
 
 
@@ -176,15 +185,15 @@ def _fetch_json(row: Fetch, names: Names) -> dict[str, Any]:
     }
 
 
-def _host_json(host: Host, queue: Queue | None) -> dict[str, Any]:
-    leased = host.lease != 0
+def _host_json(host: Host, slot: Slot, queue: int | None) -> dict[str, Any]:
+    waiting = in_queue(queue) if queue else Count()
     return {
-        "due_at": iso(host.due_at),
-        "leased_until": iso(host.next_at) if leased else None,
-        "lease_ended": leased and host.next_at <= now_ms(),
+        "due_at": iso(slot.due_at),
+        "leased_until": iso(slot.lease_ends_at),
+        "lease_ended": slot.lease_ends_at is not None and slot.lease_ends_at <= now_ms(),
         **_fields(host, ("active", "blocked", "reason", "failures", "gap_ms", "delay_ms")),
-        "pending": queue.pending if queue else 0,
-        "held": queue.held if queue else 0,
+        "pending": waiting.urls,
+        "held": waiting.held,
     }
 
 

@@ -1,0 +1,17 @@
+"""The levels in which the URLs of a host are taken: the lowest number first, by discovery within one."""
+
+SEED, REDIRECT, RETRY = 0, 1, 2
+# An entry of a sitemap: one that its site marks as important (a priority of 0.8 or more), or any other.
+SITEMAP_FIRST, SITEMAP = 3, 4
+POPULAR = 5
+_LINK, LAST = 5, 14
+HELD = 15  # never taken before somebody releases it
+
+# Pages that must link to a URL, as one worker counts them, before it is taken as POPULAR. Menus and home
+# pages pass it within seconds; in the link graphs of crawls about one URL in ten ever does.
+POPULAR_LINKS = 8
+
+
+def by_depth(depth: int) -> int:
+    """The level of a link found `depth` links (at least 1) from a seed."""
+    return min(_LINK + depth, LAST)
