@@ -19,6 +19,7 @@ from bench.storage import memory, storage
 from bench.stream import KINDS, PipedStream
 from bench.visits import Clock, Ledger, measure_claims
 from frontier.urls import URL, canonicalise
+from trawl_project.collector import relax
 
 TRAWL, REFERENCE, UNINDEXED = DESIGNS = ("trawl", "reference", "reference without index")
 # Pages whose links are committed together: what crawl/record.py collects at most.
@@ -28,6 +29,7 @@ VISITED = "visited.fingerprints"  # where in DIR the later process finds which U
 
 def make_design(name: str, data: Path, cache_mb: int | None = None, database: str | None = None) -> Design:
     """The design of that name, on an empty directory and database or on what it has left there."""
+    relax()  # as a worker does, and for all designs
     if name == TRAWL:
         set_up_django(data, database)
         from bench.trawl_frontier import TrawlFrontier

@@ -124,6 +124,8 @@ class Blocks:
 
     def blocked(self, hosts: Collection[str]) -> set[str]:
         """Those hosts that are blocked."""
+        if self._filter is not None and not self._filter.domains:
+            return set()
         # The one of this moment: verdicts by an older filter must not get among those of a newer one.
         verdicts = self._verdicts
         now = time.time()

@@ -94,7 +94,7 @@ def _taken_out(cursor: Any, using: str, wanted: dict[int, dict[str, int]]) -> li
             first = queue << 32 | (min(levels.values()) + 1) << SEQUENCE_BITS
             rows += sql.find_any_ref(cursor, first, list(levels), ROWS_LOOKED_AT)
     worse = []
-    for row, depth, ref in rows:
+    for row, depth, ref in sorted(rows):
         level = wanted[row >> 32][ref]
         if row >> SEQUENCE_BITS & HELD > level:
             worse.append((row, level, depth, ref))

@@ -11,7 +11,7 @@ from typing import Any
 
 import environ
 
-from trawl_project.sqlite import SQLITE_OPTIONS
+from trawl_project.sqlite import INBOX_CACHE_KIB, MAIN_CACHE_KIB, options
 
 env = environ.Env()
 
@@ -92,8 +92,8 @@ TEMPLATES = [
 # --- databases ---------------------------------------------------------------------------------
 
 
-def _sqlite(path: str | Path) -> dict[str, Any]:
-    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": dict(SQLITE_OPTIONS)}
+def _sqlite(path: str | Path, cache_kib: int) -> dict[str, Any]:
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": options(cache_kib)}
 
 
 def _databases() -> dict[str, Any]:
@@ -101,7 +101,8 @@ def _databases() -> dict[str, Any]:
     if default["ENGINE"] == "django.db.backends.sqlite3":
         name = Path(default["NAME"])
         # The inbox is a file of its own, so that a merge never keeps a worker from writing down links.
-        return {"default": _sqlite(name), "inbox": _sqlite(name.with_name(name.stem + "-inbox.sqlite3"))}
+        inbox = name.with_name(name.stem + "-inbox.sqlite3")
+        return {"default": _sqlite(name, MAIN_CACHE_KIB), "inbox": _sqlite(inbox, INBOX_CACHE_KIB)}
     default.setdefault("OPTIONS", {})["pool"] = {"min_size": 0, "max_size": 16}
     return {"default": default}
 

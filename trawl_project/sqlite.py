@@ -1,5 +1,7 @@
 """How trawl opens SQLite: the options that keep a crawl fast and every commit on disk."""
 
+from typing import Any
+
 # secure_delete: Debian's SQLite zeroes deleted pages, which doubles what a crawl writes.
 # synchronous=FULL: the inbox and the main file are two files, and only with FULL does the order of
 #   their commits survive a power cut (a merge must not delete inbox rows whose queue rows then vanish).
@@ -10,13 +12,18 @@ PRAGMAS = """
 PRAGMA journal_mode=WAL;
 PRAGMA synchronous=FULL;
 PRAGMA secure_delete=0;
-PRAGMA cache_size=-65536;
+PRAGMA cache_size=-{cache_kib};
 PRAGMA temp_store=MEMORY;
-PRAGMA wal_autocheckpoint=8000;
+PRAGMA wal_autocheckpoint=32000;
 """
 
-SQLITE_OPTIONS = {
-    "init_command": PRAGMAS,
-    "transaction_mode": "IMMEDIATE",  # a deferred transaction that turns to writing gets "database is locked"
-    "timeout": 60,  # seconds to wait for the write lock
-}
+MAIN_CACHE_KIB, INBOX_CACHE_KIB = 65_536, 8_192  # the inbox is written at its end and read from its beginning
+
+
+def options(cache_kib: int) -> dict[str, Any]:
+    """The OPTIONS of a SQLite database in Django's settings."""
+    return {
+        "init_command": PRAGMAS.format(cache_kib=cache_kib),
+        "transaction_mode": "IMMEDIATE",  # a deferred transaction that turns to writing gets "database is locked"
+        "timeout": 60,  # seconds to wait for the write lock
+    }

@@ -90,7 +90,10 @@ class SeenIndex:
         """Which URL keys are known; the keys are sorted by their high half."""
         found = np.zeros(len(high), bool)
         for run in self._runs[URL].values():
-            found |= runs.member(run, high, low)[0]
+            for start in range(0, len(high), runs.CHUNK):
+                part = slice(start, start + runs.CHUNK)
+                found[part] |= runs.member(run, high[part], low[part])[0]
+                run.let_go()
         return found
 
     def ids(self, high: U64, low: U64) -> U64:
@@ -99,6 +102,7 @@ class SeenIndex:
         for run in self._runs[NAME].values():
             found, where = runs.member(run, high, low)
             values[found] = run.value[where[found]]
+            run.let_go()
         return values
 
     def prepare(self, kind: str, run: Run) -> Growth | None:

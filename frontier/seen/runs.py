@@ -5,8 +5,9 @@ then (in a run with values) one value per key; all little-endian uint64. Memory 
 that look-ups touch, not the number of keys. A run is never changed; two runs become a new one.
 """
 
+import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,8 @@ Mask = npt.NDArray[np.bool_]
 
 MAGIC = 0x31_4E_55_52_4C_57_52_54  # "TRWLRUN1"
 HEADER = 32
-# Keys merged at a time; 2M keys are 32 MB, the bound on what a merge of two large runs holds.
-CHUNK = 2_000_000
+# Keys merged or looked up at a time: the bound on what that holds, about 20 MB.
+CHUNK = 250_000
 # A run is merged with the one before it when that is less than FAN times as large. 4 was measured
 # best: fewer runs cost writes, more runs cost look-ups.
 FAN = 4
@@ -32,9 +33,16 @@ class Run:
     high: U64
     low: U64
     value: U64
+    mapping: mmap.mmap | None = None
 
     def __len__(self) -> int:
         return len(self.high)
+
+    def let_go(self) -> None:
+        """Tells the kernel that the pages of the file that were read need not stay in this process's memory. They
+        stay in the page cache while nobody else needs the room."""
+        if self.mapping is not None:
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
     @property
     def columns(self) -> tuple[U64, U64, U64]:
@@ -83,6 +91,8 @@ def merged(a: Run, b: Run) -> Iterator[Run]:
                 next_i = i + int(np.searchsorted(a.high[i:], bound, side="right"))
                 next_j = j + int(np.searchsorted(b.high[j:], bound, side="right"))
         yield _interleaved(_cut(a, i, next_i), _cut(b, j, next_j))
+        a.let_go()
+        b.let_go()
         i, j = next_i, next_j
 
 
@@ -106,7 +116,12 @@ def _interleaved(a: Run, b: Run) -> Run:
         column = np.empty(len(from_b), np.uint64)
         column[from_b], column[~from_b] = y, x
         columns.append(column)
-    return Run(*columns)
+    return _run(columns)
+
+
+def _run(columns: Iterable[U64]) -> Run:
+    high, low, value = columns
+    return Run(high, low, value)
 
 
 def joined(chunks: Iterator[Run]) -> Run:
@@ -114,7 +129,7 @@ def joined(chunks: Iterator[Run]) -> Run:
     parts = list(chunks)
     if len(parts) == 1:
         return parts[0]
-    return Run(*(np.concatenate(column) for column in zip(*(part.columns for part in parts), strict=True)))
+    return _run(np.concatenate(column) for column in zip(*(part.columns for part in parts), strict=True))
 
 
 def write(path: Path, size: int, chunks: Iterator[Run], with_values: bool) -> None:
@@ -168,4 +183,4 @@ def load(path: Path) -> Run:
         mapped = np.memmap(path, "<u8", "r", HEADER, (columns, count))
     except OSError as error:  # replaced by a merge since it was looked at
         raise DamagedRun(f"{path}: {error.strerror}") from error
-    return Run(mapped[0], mapped[1], mapped[2] if columns == 3 else empty)
+    return Run(mapped[0], mapped[1], mapped[2] if columns == 3 else empty, mapped._mmap)  # type: ignore[attr-defined]
