@@ -17,7 +17,7 @@ from time import perf_counter
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from bench.design import HASH_SEED, POLITE_MS, Link, Visit
-from trawl_project.sqlite import PRAGMAS
+from trawl_project.sqlite import MAIN_CACHE_KIB, options
 
 WAITING, CLAIMED, DONE = 0, 1, 2
 # Staged rows per merge: at least this many, then a share of the table, since a merge in key order costs a
@@ -51,7 +51,7 @@ class Reference:
         self.polite_ms = POLITE_MS
         self.merge_seconds = 0.0
         self._db = sqlite3.connect(data / "reference.sqlite3", isolation_level=None)
-        self._db.executescript(PRAGMAS)
+        self._db.executescript(options(MAIN_CACHE_KIB)["init_command"])
         if cache_mb:
             self._db.execute(f"PRAGMA cache_size=-{cache_mb * 1024}")
         self._db.executescript(_SCHEMA)

@@ -248,6 +248,7 @@ def test_a_full_disk_costs_only_the_file(frontier: World, small_chunks: None, mo
 
 def test_a_verdict_that_a_change_overtakes_is_not_kept(frontier: World, monkeypatch) -> None:
     monkeypatch.setattr(blocks, "MAX_VERDICTS", 2)
+    block(["other.test"], using=frontier.using)
     known = process(frontier)
     suspects = DomainFilter.suspects
 
