@@ -194,6 +194,7 @@ class Source:
 
     def __exit__(self, *args: Any) -> None:
         self._text.close()
+        self._counted.close()  # a GzipFile leaves what it reads from open
 
 
 class _Counted(io.RawIOBase):
@@ -223,6 +224,11 @@ def open_list(name: str, stream: Any = None) -> Source:
         if stream is not None:
             return Source(stream, None)
         path = Path(name)
-        return Source(path.open("rb"), path.stat().st_size)
+        file = path.open("rb")
+        try:
+            return Source(file, path.stat().st_size)
+        except BaseException:
+            file.close()
+            raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise Unreadable(getattr(error, "strerror", None) or str(error)) from None
