@@ -47,7 +47,7 @@ class TrawlFrontier:
 
     def admit(self, links: Sequence[Link]) -> None:
         self._waiting += admit(CAMPAIGN, links)
-        while self._waiting >= batch_links(len(merger().index)):
+        while self._waiting >= batch_links(len(merger("default").index)):
             self.merge()
 
     def merge(self) -> None:

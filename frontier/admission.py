@@ -17,6 +17,7 @@ from frontier.models import Inbox
 from frontier.politeness import now_ms
 from frontier.priority import HELD, POPULAR, POPULAR_LINKS
 from frontier.router import inbox_alias
+from frontier.seen import prechecks
 from frontier.sql import dialect
 from frontier.state import hash_seed
 from frontier.urls import URL, host_key, to_reference, url_hash
@@ -103,15 +104,41 @@ def admit(campaign: int, links: Iterable[Link], using: str = "default") -> int:
 
     A link is what one page says: who repeats it for the same page makes it look popular.
     """
-    seed, known = hash_seed(using), recent(campaign, using)
+    seed, known, written = hash_seed(using), recent(campaign, using), prechecks.written(using)
     with known.lock:
         try:
             fresh = known.sift(links, seed)
+            if written is not None:
+                leave_out(written, campaign, fresh)
             write_down(list(pack(campaign, list(fresh), list(fresh.values()), seed)), using)
+            if written is not None:
+                add_when_committed(written, campaign, fresh, using)
         except BaseException:
             known.clear()
             raise
     return len(fresh)
+
+
+def leave_out(written: prechecks.Written, campaign: int, fresh: dict[bytes, Link]) -> None:
+    """Takes the links out that another process, or this one long ago, has written down already.
+
+    Only those that would tell nothing new: a level above POPULAR is that of the first who writes the URL down.
+    """
+    prefix = campaign.to_bytes(8, "big")
+    asked = [key for key, link in fresh.items() if POPULAR < link[1] < HELD]
+    for key, known in zip(asked, written.known([prefix + key for key in asked]), strict=True):
+        if known:
+            del fresh[key]
+
+
+def add_when_committed(written: prechecks.Written, campaign: int, fresh: dict[bytes, Link], using: str) -> None:
+    """Tells the set what was written, once no rollback can take it back: after the caller's transaction, if any.
+
+    Not what is held: another page may find it where it is not, in the same merge.
+    """
+    prefix = campaign.to_bytes(8, "big")
+    keys = [prefix + key for key, link in fresh.items() if link[1] < HELD]
+    transaction.on_commit(lambda: written.add(keys), using=inbox_alias(using))
 
 
 def write_down(rows: list[Inbox], using: str) -> None:

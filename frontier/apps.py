@@ -11,7 +11,9 @@ class FrontierConfig(AppConfig):
     def ready(self) -> None:
         from frontier.blocking import after_delete, after_save, before_change
         from frontier.models import DomainBlock
+        from frontier.seen import prechecks
 
+        prechecks.check()  # a wrong setting is said now, not with the first link
         pre_save.connect(before_change, sender=DomainBlock)
         post_save.connect(after_save, sender=DomainBlock)
         pre_delete.connect(before_change, sender=DomainBlock)

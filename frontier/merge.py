@@ -31,6 +31,7 @@ from frontier.promote import ROWS_LOOKED_AT, Promotion, promote
 from frontier.rebuild import rebuild
 from frontier.router import inbox_alias
 from frontier.schedule import next_due
+from frontier.seen.filters import sieve
 from frontier.seen.index import NAME, URL, Growth, SeenIndex
 from frontier.seen.runs import U64, DamagedRun, Mask, Run
 from frontier.sql import dialect
@@ -103,7 +104,7 @@ class Merger:
 
     def __init__(self, using: str) -> None:
         self.using = using
-        self.index = SeenIndex(seen_directory(using), using)
+        self.index = SeenIndex(seen_directory(using), using, sieve())
         self.lock = threading.Lock()
         self._late: list[Promotion] = []  # for hosts that were being visited; after a restart they are forgotten
 
@@ -345,7 +346,7 @@ def ripe(using: str = "default") -> bool:
 
 
 @cache
-def merger(using: str = "default") -> Merger:
+def merger(using: str) -> Merger:
     """The merger of this process."""
     return Merger(using)
 

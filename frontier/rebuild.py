@@ -16,6 +16,7 @@ from frontier.lines import I64
 from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Host, Queue, QueuedUrl
 from frontier.seen.index import NAME, URL, SeenIndex
 from frontier.seen.runs import U64, Run
+from frontier.seen.written import begin_anew
 from frontier.state import hash_seed
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise, from_reference, host_key, url_hash
 
@@ -70,6 +71,7 @@ def rebuild(index: SeenIndex, using: str = "default", progress: Callable[[int], 
         progress(done)
     with transaction.atomic(using=using):
         index.record_all()
+        begin_anew(using)  # what was purged is new again, also to who remembers having written it
     index.sweep()
     return len(index)
 

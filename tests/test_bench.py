@@ -287,3 +287,19 @@ def test_two_workers_and_a_merger_hold_exactly_the_urls(tmp_path: Path, database
     assert measured["offered_per_s"] == pytest.approx(totals.offered / measured["wall_s"])
     assert measured["merges"] >= 1
     assert 0 <= measured["inbox_age_median_s"] <= measured["inbox_age_max_s"]
+
+
+# --- seen set -------------------------------------------------------------------------------------
+
+
+def test_the_choices_for_the_seen_set_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    words = ["--urls", str(URLS), "--rounds", "1", "--choices", "cache,cuckoo", "--data", str(tmp_path / "bench")]
+    command = [sys.executable, "-m", "bench.seen", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    for (measured,) in json.loads(done.stdout.splitlines()[-1])["rounds"].values():
+        assert measured["offered_per_s"] > 0
+        assert 0 < measured["written"] <= 100
+    assert "links offered, a second" in done.stdout
+    assert not list((tmp_path / "bench").glob("*"))

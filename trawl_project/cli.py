@@ -191,7 +191,10 @@ def set_up_django() -> None:
         frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
         variable = next((f"{f['var']}: " for f in frames if isinstance(f.get("var"), str)), "")
         raise SettingError(f"{variable}{error}") from error
-    django.setup()
+    try:
+        django.setup()
+    except ImproperlyConfigured as error:  # an app looks at a setting of its own, and names it
+        raise SettingError(str(error)) from error
 
 
 def parse_options(command: "BaseCommand", name: str, arguments: list[str]) -> dict[str, Any]:

@@ -126,6 +126,9 @@ VISITS_PER_WORKER = env.int("TRAWL_VISITS_PER_WORKER", default=1000)
 # The seen index asks it which URLs were visited, see frontier/rebuild.py.
 FRONTIER_HISTORY = "crawl.pages.KnownHistory"
 
+# What is asked before the seen index, to spare work: cache, redis or a redis:// URL, rocksdb, bloom, cuckoo.
+SEEN_PRECHECK = env.list("TRAWL_SEEN_PRECHECK", default=["cache"])
+
 CONTACT = env.str("TRAWL_CONTACT", default="")
 RESOLVE = env.list("TRAWL_RESOLVE", default=[])
 ALLOW_NETWORKS = env.list("TRAWL_ALLOW_NETWORKS", default=[])

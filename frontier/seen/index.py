@@ -20,6 +20,7 @@ import numpy as np
 
 from frontier.models import SeenRun
 from frontier.seen import runs
+from frontier.seen.filters import Sieve
 from frontier.seen.runs import U64, Mask, Run
 
 log = logging.getLogger(__name__)
@@ -35,14 +36,20 @@ class Growth:
     file: str
     size: int
     replaces: list[str]
+    fresh: Run
+    """Its keys that are in none of the files it replaces."""
 
 
 class SeenIndex:
-    """The runs of one data directory. One process at a time may grow it: the holder of the merge lock."""
+    """The runs of one data directory. One process at a time may grow it: the holder of the merge lock.
 
-    def __init__(self, directory: Path, using: str = "default") -> None:
+    `sieve`: asked first which URL keys are surely new; it spares look-ups and decides nothing else.
+    """
+
+    def __init__(self, directory: Path, using: str = "default", sieve: Sieve | None = None) -> None:
         self.directory = directory
         self.using = using
+        self._sieve = sieve
         self._runs: dict[str, dict[str, Run]] = {URL: {}, NAME: {}}
         directory.mkdir(parents=True, exist_ok=True)
         self.store = self._store_name()
@@ -88,6 +95,15 @@ class SeenIndex:
 
     def known(self, high: U64, low: U64) -> Mask:
         """Which URL keys are known; the keys are sorted by their high half."""
+        if self._sieve is None:
+            return self._look_up(high, low)
+        self._sieve.follow(self._runs[URL])
+        found = np.zeros(len(high), bool)
+        asked = self._sieve.suspects(high, low)
+        found[asked] = self._look_up(high[asked], low[asked])
+        return found
+
+    def _look_up(self, high: U64, low: U64) -> Mask:
         found = np.zeros(len(high), bool)
         for run in self._runs[URL].values():
             for start in range(0, len(high), runs.CHUNK):
@@ -120,7 +136,7 @@ class SeenIndex:
         chunks = self._chunks(run, [self._runs[kind][file] for file in replaced])
         file = f"{kind}-{secrets.token_hex(8)}.run"
         runs.write(self.directory / file, size, chunks, with_values=kind == NAME)
-        return Growth(kind, file, size, replaced)
+        return Growth(kind, file, size, replaced, run)
 
     @staticmethod
     def _chunks(run: Run, others: list[Run]) -> Iterator[Run]:
@@ -147,6 +163,8 @@ class SeenIndex:
             for file in growth.replaces:
                 del held[file]
             held[growth.file] = self._load(growth.file, growth.size)
+            if self._sieve is not None and growth.kind == URL:
+                self._sieve.extend(growth.fresh, growth.file, growth.replaces)
             for file in growth.replaces:
                 (self.directory / file).unlink(missing_ok=True)
 

@@ -5,14 +5,17 @@ postgres://root@127.0.0.1:5432/test; the tests make a database of their own ther
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import environ
 import pytest
+import redis
 from django.conf import settings as django_settings
 from django.db import connections
 
+from frontier import merge as merging
+from frontier.seen import prechecks, written
 from tests.frontier.world import World
 
 
@@ -66,3 +69,26 @@ def frontier(using: str, django_db_blocker, settings, monkeypatch, tmp_path: Pat
         world.clear()
         yield world
         world.close()
+
+
+@pytest.fixture
+def choose(settings, monkeypatch) -> Iterator[Callable[[str], None]]:
+    """Sets TRAWL_SEEN_PRECHECK, as a process would find it that starts afterwards; `redis` is the one of the tests,
+    TRAWL_TEST_REDIS_URL, where only keys of this run are deleted."""
+    url = os.environ.get("TRAWL_TEST_REDIS_URL", "")
+    prefix = f"trawl-test-{os.getpid()}:written"
+    monkeypatch.setattr(written, "PREFIX", prefix)
+
+    def chosen(words: str) -> None:
+        settings.SEEN_PRECHECK = [url if word == "redis" else word for word in words.split(",")]
+        prechecks.written.cache_clear()
+        merging.merger.cache_clear()
+
+    yield chosen
+    prechecks.written.cache_clear()
+    merging.merger.cache_clear()
+    if url:
+        client = redis.Redis.from_url(url)
+        for key in client.scan_iter(match=f"{prefix}*"):
+            client.delete(key)
+        client.close()

@@ -27,7 +27,8 @@ def run_of(entries: dict[tuple[int, int], int], values: bool = True) -> Run:
         [low for _, low in ordered],
         [entries[key] for key in ordered] if values else [],
     ]
-    return Run(*(np.array(column, np.uint64) for column in columns))
+    high, low, value = (np.array(column, np.uint64) for column in columns)
+    return Run(high, low, value)
 
 
 def content(run: Run) -> dict[tuple[int, int], int]:

@@ -23,6 +23,7 @@ from frontier.models import DueHost, FrontierState, Host, Inbox, Lease, LeasedHo
 from frontier.priority import HELD
 from frontier.router import inbox_alias
 from frontier.schedule import HOST_BITS, MOST_PUT_OFF_MS
+from frontier.seen import prechecks
 from frontier.seen.runs import U64
 from frontier.state import hash_seed, seen_directory
 from frontier.urls import NO_RULES, Rules, canonicalise, from_reference, url_hash
@@ -118,6 +119,7 @@ class World:
         hash_seed.cache_clear()
         recent.cache_clear()
         merging.merger.cache_clear()
+        prechecks.written.cache_clear()
 
     def close(self) -> None:
         self.restart()
