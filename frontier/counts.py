@@ -14,7 +14,7 @@ from django.db.models import Sum
 from frontier.models import SEQUENCE_BITS, Change, QueuedUrl
 from frontier.priority import HELD
 
-# Rows that are left lying before they are folded; reading that many takes about 0.1 ms.
+# Rows that are left lying before they are folded.
 MOST_CHANGES = 256
 # Rows folded at a time, each a parameter: SQLite allows 32,766 unless built for more.
 MOST_FOLDED = 10_000
@@ -63,7 +63,7 @@ def fold(using: str = "default") -> None:
 
 
 def in_queue(queue: int, using: str = "default", most: int = 1_000_000) -> Count:
-    """What waits in one back queue, counted in its rows; at most `most` of them (40 ms for a million)."""
+    """What waits in one back queue, counted in its rows; at most `most` of them."""
     first, held, end = queue << 32, (queue << 32) | (HELD << SEQUENCE_BITS), (queue + 1) << 32
     rows = QueuedUrl.objects.using(using).order_by("id")
     urls = rows.filter(id__gte=first, id__lt=held)[:most].count()

@@ -17,7 +17,7 @@ from frontier.priority import HELD
 from frontier.schedule import HOST_MASK
 from frontier.sql import dialect
 
-# Rows of one queue that are looked through for references, in their order: 1 ms.
+# Rows of one queue that are looked through for references, in their order.
 ROWS_LOOKED_AT = 20_000
 # From so many references on, a queue is looked through for all of them at once, by a statement of its own.
 MANY = 8

@@ -83,7 +83,7 @@ class Slot(NamedTuple):
 
 
 def slots(hosts: Iterable[int], using: str = "default") -> dict[int, Slot]:
-    """Where active hosts stand. Reads the whole schedule: some 100 ms where a million hosts are due."""
+    """Where active hosts stand. Reads the whole schedule: for look-ups, not for the crawl itself."""
     wanted = dialect(using).pack(sorted(hosts))
     rows = dialect(using).rows("id bigint")
     with connections[using].cursor() as cursor:
