@@ -33,7 +33,7 @@ class Promotion(NamedTuple):
 
 def promote(cursor: Any, using: str, wanted: list[Promotion], most_rows: int) -> list[Promotion]:
     """Moves URLs in the caller's transaction, looking at about `most_rows` rows; returns those that are left for
-    later, when more are wanted of the same long queue, or when nobody visits the host."""
+    later: on hosts that are being visited, and in queues that are too long for the work that was allowed."""
     if not wanted:
         return []
     by_queue: dict[int, dict[str, int]] = {}
