@@ -1,7 +1,8 @@
 """A worker or a merger of a made-up web, to be killed: python -m tests.frontier.killed ROLE RUN URLS LOG [--to-the-end]
 
 Page n of the web links to pages 2n + 1, 2n + 2 and 0. A worker writes "RUN n" into LOG for every page before
-it stores anything of it, as a server would that is asked for it.
+it stores anything of it, as a server would that is asked for it. With --to-the-end it ends when nothing is
+left to be merged or visited, and with an error when something is left that nobody gives it for a minute.
 """
 
 import os
@@ -11,6 +12,7 @@ import django
 
 HOSTS = 97
 LEASE_MS = 20_000
+PATIENCE = 60.0  # seconds, three leases
 CAMPAIGN = 1
 PAUSE = 0.02  # between the steps of a worker, so that a kill finds it at each of them
 
@@ -24,20 +26,31 @@ def main() -> None:
     to_the_end = "--to-the-end" in sys.argv
     django.setup()
     if role == "merger":
-        merge_on(to_the_end)
+        merge_on()
     else:
         work(run, urls, os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), to_the_end)
 
 
-def merge_on(to_the_end: bool) -> None:
+def merge_on() -> None:
     import time
 
     from frontier.merge import merge
 
-    idle = 0
-    while not to_the_end or idle < 20:
-        idle = 0 if merge(max_links=400).links else idle + 1
-        time.sleep(0.01 if idle else 0)
+    while True:
+        if not merge(max_links=400).links:
+            time.sleep(0.01)
+
+
+def is_empty() -> bool:
+    """Whether no link waits to be merged, no URL to be visited and no visit is open.
+
+    The inbox is looked at first: what a merge takes out of it afterwards is in the queue by then.
+    """
+    from frontier.models import Inbox, LeasedHost, QueuedUrl
+    from frontier.router import inbox_alias
+
+    tables = (Inbox.objects.using(inbox_alias("default")), QueuedUrl.objects, LeasedHost.objects)
+    return not any(table.exists() for table in tables)
 
 
 def work(run: str, urls: int, log: int, to_the_end: bool) -> None:
@@ -53,18 +66,22 @@ def work(run: str, urls: int, log: int, to_the_end: bool) -> None:
     from frontier.urls import canonicalise, from_reference
 
     free_all_leases()  # as a start does that knows its predecessor to be dead
-    idle = 0
-    while not to_the_end or idle < 60:
+    idle_since = time.monotonic()
+    while True:
         visits = [
             visit
             for one in claim(16, lease_ms=LEASE_MS, horizon_ms=1_000)
             for visit in open_visits(one, [CAMPAIGN], lambda gap_ms, delay_ms: 8, lease_ms=LEASE_MS)
         ]
-        idle = 0 if visits else idle + 1
         pages = [int(from_reference(one.ref, visit.name).rsplit("/", 1)[1]) for visit in visits for one in visit.urls]
         if not visits:
+            if to_the_end and is_empty():
+                return
+            if to_the_end and time.monotonic() > idle_since + PATIENCE:
+                sys.exit("URLs wait, and no host with any of them came up")
             time.sleep(0.02)
             continue
+        idle_since = time.monotonic()
         time.sleep(PAUSE)
         os.write(log, "".join(f"{run} {page}\n" for page in pages).encode())
         links = [to for page in pages for to in (2 * page + 1, 2 * page + 2, 0) if to < urls]

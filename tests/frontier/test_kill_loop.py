@@ -88,8 +88,12 @@ def test_kills_at_random_moments_lose_nothing_and_double_nothing(environment: di
     for process in running.values():
         process.kill()
         process.wait()
-    last = [start(environment, role, KILLS + 1, log, "--to-the-end") for role in ("worker", "merger")]
-    assert [process.wait(600) for process in last] == [0, 0]
+    merger = start(environment, "merger", KILLS + 1, log)
+    try:
+        assert start(environment, "worker", KILLS + 1, log, "--to-the-end").wait(600) == 0
+    finally:
+        merger.kill()
+        merger.wait()
 
     asked = defaultdict(list)
     for line in log.read_text().splitlines():
