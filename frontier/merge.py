@@ -245,6 +245,7 @@ def _distinct(batch: Batch, queue_of_name: U64) -> Distinct:
     order, starts = _ordered(high, batch.hash_low)
     levels = np.minimum.reduceat(batch.levels[order], starts).astype(np.int64)
     places = order[starts]
+    batch.depths[places] = np.minimum.reduceat(batch.depths[order], starts)  # a seed may be linked from far away
     return Distinct(high[places], batch.hash_low[places], places, levels)
 
 
@@ -295,7 +296,7 @@ def read_inbox(using: str, max_links: int) -> Batch | None:
         hash_high=hashes["high"].astype(np.uint32),
         hash_low=hashes["low"].astype(np.uint64),
         levels=_joined([row.levels for row in rows], np.uint8),
-        depths=_joined([row.depths for row in rows], "<u2"),
+        depths=_joined([row.depths for row in rows], "<u2").astype(np.uint16),
         refs=_lines(inbox, chosen, "refs"),
     )
 

@@ -7,14 +7,16 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128_digest
 
 from frontier import admission, counts
 from frontier import merge as merging
-from frontier.admission import MAX_DEPTH, Link, Recent, admit, pack, waiting
+from frontier.admission import Link, Recent, admit, waiting
 from frontier.fill import MAX_SEQUENCE, QueueFull, fill
 from frontier.models import MAX_QUEUE_ID, Host, Inbox, Queue
 from frontier.priority import HELD, POPULAR, POPULAR_LINKS
-from frontier.urls import canonicalise, url_hash
+from frontier.sheet import MAX_DEPTH
+from frontier.urls import canonicalise, to_reference
 from tests.frontier.world import InThread, Killed, Waiting, World, die
 
 A, B, C = "https://a.test/", "https://b.test/", "https://c.test/"
@@ -74,8 +76,8 @@ def test_a_merge_takes_the_oldest_rows_first_and_leaves_the_rest(frontier: World
 
 
 def packed(links: list[Link]) -> list[Inbox]:
-    """Links as inbox rows, with hashes that stand for theirs."""
-    return list(pack(1, [number.to_bytes(12, "big") for number in range(len(links))], links, seed=1))
+    """Links as inbox rows."""
+    return list(Recent().sift(links, 1).rows(1, seed=1))
 
 
 def test_a_link_that_was_written_down_lately_is_not_written_again(frontier: World) -> None:
@@ -108,7 +110,7 @@ def test_a_link_that_is_met_again_is_remembered_longer(monkeypatch: pytest.Monke
     menu, *links = [Link(canonicalise(f"https://a.test/{i}"), 6, 1) for i in range(POPULAR_LINKS - 1)]
     assert len(recent.sift([menu], 1)) == 1
     for link in links:
-        assert list(recent.sift([link, menu], 1).values()) == [link]
+        assert recent.sift([link, menu], 1).refs == [to_reference(link.url.fetch, link.url.host)]
 
 
 def test_repeats_among_the_links_of_a_page_are_written_down_once(frontier: World) -> None:
@@ -118,7 +120,7 @@ def test_repeats_among_the_links_of_a_page_are_written_down_once(frontier: World
 
 
 def test_many_links_become_rows_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frontier.admission.MAX_LINKS_PER_ROW", 3)
+    monkeypatch.setattr("frontier.sheet.MAX_LINKS_PER_ROW", 3)
     links = [Link(canonicalise(f"https://h{i}.test/"), 4, 1) for i in range(8)]
     assert [row.links for row in packed(links)] == [3, 3, 2]
 
@@ -214,19 +216,19 @@ def test_depths_come_back_up_to_the_greatest(frontier: World) -> None:
 # --- hashes that collide ---------------------------------------------------------------------------------------
 
 
-def first_32_bits_equal(canonical: str, seed: int) -> bytes:
-    return bytes(4) + url_hash(canonical, seed)[4:]
+def first_32_bits_equal(canonical: bytes, seed: int) -> bytes:
+    return bytes(4) + xxh3_128_digest(canonical, seed)[4:]
 
 
-def only_one_byte_differs(canonical: str, seed: int) -> bytes:
+def only_one_byte_differs(canonical: bytes, seed: int) -> bytes:
     """At most 256 hashes, all with equal high halves; the URLs of these tests have a number of their own."""
-    return bytes(11) + bytes([int(canonical.rsplit("/", 1)[1])])
+    return bytes(11) + bytes([int(canonical.rsplit(b"/", 1)[1])]) + bytes(4)
 
 
 @pytest.mark.parametrize("shortened", [first_32_bits_equal, only_one_byte_differs])
 def test_urls_whose_keys_have_equal_high_halves_are_told_apart(frontier: World, monkeypatch, shortened) -> None:
-    for module in ("frontier.admission", "frontier.rebuild", "tests.frontier.world"):
-        monkeypatch.setattr(f"{module}.url_hash", shortened)
+    for module in ("frontier.admission", "frontier.urls.key"):
+        monkeypatch.setattr(f"{module}.url_digest", shortened)
     urls = [f"https://a.test/{i * 37 % 251}" for i in range(200)]
     for start in range(0, 200, 20):
         frontier.admit(*urls[start : start + 20])

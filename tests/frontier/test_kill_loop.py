@@ -72,6 +72,7 @@ def start(environment: dict[str, str], role: str, run: int, log: Path, *more: st
     return subprocess.Popen(command, cwd=ROOT, env=environment)
 
 
+@pytest.mark.timeout(300 + 6 * KILLS)
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(environment: dict[str, str], tmp_path: Path) -> None:
     log, chance = tmp_path / "asked", random.Random(5)
     for alias in ("default", "inbox") if "DATABASE_URL" not in environment else ("default",):

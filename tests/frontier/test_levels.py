@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.admission import Link, Recent, admit
+from frontier.admission import Link, Recent, admit, recent
 from frontier.models import Inbox
 from frontier.priority import HELD, LAST, POPULAR, POPULAR_LINKS, SEED, SITEMAP
 from frontier.router import inbox_alias
@@ -15,7 +15,13 @@ URL = canonicalise("https://a.test/menu")
 
 
 def sifted(recent: Recent, *links: Link) -> list[Link]:
-    return list(recent.sift(links, 1).values())
+    """What a batch of these links is after a merge: each URL once, with its best level and its least depth."""
+    sheet = recent.sift(links, 1)
+    best: dict[str, Link] = {}
+    for ref, level, depth in zip(sheet.refs, sheet.levels, sheet.depths, strict=True):
+        first = best.get(ref, Link(canonicalise(f"https://a.test{ref}"), level, depth))
+        best[ref] = first._replace(level=min(first.level, level), depth=min(first.depth, depth))
+    return list(best.values())
 
 
 # --- popular links ---------------------------------------------------------------------------------------------
@@ -50,6 +56,15 @@ def test_the_best_level_of_a_batch_is_written() -> None:
         Link(URL, SEED, 0)
     ]
     assert sifted(Recent(), Link(URL, SITEMAP, 1), *menu) == [Link(URL, SITEMAP, 1)]
+
+
+def test_the_least_depth_of_a_merge_is_kept(frontier: World) -> None:
+    near, far = (Link(URL, LAST, depth) for depth in (1, 5))
+    for link in (far, near, far):
+        admit(1, [link], frontier.using)
+        recent(1, frontier.using).clear()
+    frontier.merge()
+    assert [one.depth for one in frontier.waiting()] == [1]
 
 
 def test_links_of_one_page_that_become_popular_at_once_are_written_once() -> None:

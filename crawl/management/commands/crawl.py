@@ -29,7 +29,7 @@ from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
 from crawl.scope import InvalidScope, Scope
-from frontier.admission import MAX_DEPTH
+from frontier.sheet import MAX_DEPTH
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.celery import app
 
