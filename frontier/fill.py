@@ -1,6 +1,6 @@
 """Puts URLs into their back queues: the one place that gives out sequence numbers."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,24 +24,52 @@ class QueueFull(Exception):
     """A host has had 268 million URLs queued in one campaign, which is a trap and not a site."""
 
 
+class NewQueues(NamedTuple):
+    """Queues that nobody knows yet: their ids are `first` and those after it, and the campaign of each."""
+
+    first: int
+    campaigns: I64
+
+
+class Filled(NamedTuple):
+    """What was added: queues (sorted ids), how many URLs to each, and the best level of these; and by campaign."""
+
+    queues: I64
+    counts: I64
+    levels: I64
+    campaigns: dict[int, Count]
+
+
 def fill(
-    cursor: Any, using: str, queues: I64, levels: I64, places: I64, depths: Depths, refs: Lines
-) -> dict[int, Count]:
+    cursor: Any,
+    using: str,
+    queues: I64,
+    levels: I64,
+    places: I64,
+    depths: Depths,
+    refs: Lines,
+    new: NewQueues | None = None,
+) -> Filled:
     """Adds URLs in the caller's transaction: their queues, levels and places (arrays of equal length).
 
     A place, below 2^28, says where the URL's depth and reference stand, and in which order the URLs
-    arrived: within a queue and level that order is kept. Returns how many were added, by campaign.
+    arrived: within a queue and level that order is kept. The rows of `new` queues and what becomes of
+    their hosts are left to the caller, who needs what this returns.
     """
     if not len(queues):
-        return {}
+        return Filled(queues, levels, levels, {})
     # Queue, level and arrival in one number sort in a third of the time of an argsort by three keys.
     keys = (queues << (PRIORITY_BITS + SEQUENCE_BITS)) | (levels << SEQUENCE_BITS) | places
     keys.sort()
     queues = keys >> (PRIORITY_BITS + SEQUENCE_BITS)
     starts = np.flatnonzero(np.r_[True, queues[1:] != queues[:-1]])
-    touched = queues[starts]
+    touched, best = queues[starts], keys[starts] >> SEQUENCE_BITS & HELD
     counts = np.diff(np.r_[starts, len(queues)])
-    first, campaigns = next_sequences(cursor, using, touched)
+    known = len(touched) if new is None else int(np.searchsorted(touched, new.first))
+    first, campaigns = next_sequences(cursor, using, touched[:known])
+    if new is not None:
+        first = np.r_[first, np.zeros(len(touched) - known, np.int64)]
+        campaigns = np.r_[campaigns, new.campaigns[touched[known:] - new.first]]
     if int((first + counts).max()) > MAX_SEQUENCE:
         raise QueueFull(f"queue {int(touched[(first + counts).argmax()])} has given out all its sequence numbers")
     held = np.add.reduceat((keys >> SEQUENCE_BITS & HELD) == HELD, starts, dtype=np.int64)
@@ -58,12 +86,12 @@ def fill(
             "id bigint, depth bigint, ref text",
             [ids.tolist(), depths[chosen].tolist(), refs.take(chosen)],
         )
-    sql.add(cursor, "frontier_queue", "next_seq", touched.tolist(), counts.tolist())
+    sql.add(cursor, "frontier_queue", "next_seq", touched[:known].tolist(), counts[:known].tolist())
     added = _by_campaign(campaigns, counts - held, held)
     change(cursor, added)
-    free = held < counts
-    activate_owners(cursor, using, touched[free], keys[starts[free]] >> SEQUENCE_BITS & HELD)
-    return added
+    free = np.flatnonzero(best[:known] < HELD)
+    activate_owners(cursor, using, touched[free], best[free])
+    return Filled(touched, counts, best, added)
 
 
 def _by_campaign(campaigns: I64, urls: I64, held: I64) -> dict[int, Count]:
@@ -75,6 +103,8 @@ def _by_campaign(campaigns: I64, urls: I64, held: I64) -> dict[int, Count]:
 
 def next_sequences(cursor: Any, using: str, queues: I64) -> tuple[I64, I64]:
     """(next sequence number, campaign) of each queue (sorted ids); their rows stay locked until the commit."""
+    if not len(queues):
+        return queues, queues
     sql = dialect(using)
     found = sql.columns(
         cursor,

@@ -106,6 +106,6 @@ def _put_in(cursor: Any, using: str, moved: list[tuple[int, int, int, str]]) -> 
     queues = np.array([row[0] for row in moved])
     levels = np.array([row[1] for row in moved])
     depths = np.array([row[2] for row in moved])
-    campaigns = fill(cursor, using, queues, levels, np.arange(len(moved)), depths, Lines(row[3] for row in moved))
+    filled = fill(cursor, using, queues, levels, np.arange(len(moved)), depths, Lines(row[3] for row in moved))
     # `fill` has counted them as new.
-    change(cursor, {campaign: Count(-count.urls, -count.held) for campaign, count in campaigns.items()})
+    change(cursor, {campaign: Count(-count.urls, -count.held) for campaign, count in filled.campaigns.items()})

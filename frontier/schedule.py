@@ -119,6 +119,8 @@ def activate(cursor: Any, using: str, condition: str, params: Sequence[Any]) -> 
 
 def activate_owners(cursor: Any, using: str, queues: I64, levels: I64) -> None:
     """The same for the hosts of queues to which URLs were added, with the best level of these."""
+    if not len(queues):
+        return
     sql = dialect(using)
     owners = f"id IN (SELECT host_id FROM frontier_queue WHERE id IN {sql.rows('id bigint')})"
     sql.lock_rows(cursor, "frontier_host", owners, [sql.pack(queues.tolist())])
