@@ -4,7 +4,7 @@ Django must be set up before this is imported (see bench/measure.py).
 """
 
 from collections.abc import Sequence
-from time import perf_counter
+from time import perf_counter, sleep
 
 from django.core.management import call_command
 from django.db import connections, transaction
@@ -117,5 +117,6 @@ def _checkpoint() -> None:
             if connections[alias].vendor == "postgresql":
                 cursor.execute("CHECKPOINT")
             else:
-                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                while cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    sleep(0.01)  # the thread that a merge has started is still at it
                 cursor.fetchall()

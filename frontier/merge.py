@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import Max, QuerySet, Sum
 
 from frontier.admission import waiting
@@ -149,7 +149,8 @@ class Merger:
         return Merged(len(batch.refs), len(fresh.places), len(queues.new_hosts))
 
     def _store(self, batch: Batch, queues: "_Queues", fresh: Distinct, better: Distinct, growths: list[Growth]) -> None:
-        with transaction.atomic(using=self.using), connections[self.using].cursor() as cursor:
+        sql = dialect(self.using)
+        with sql.heavy_transaction(self.using), connections[self.using].cursor() as cursor:
             owners = (fresh.high >> np.uint64(32)).astype(np.int64)
             filled = fill(cursor, self.using, owners, fresh.levels, fresh.places, batch.depths, batch.refs, queues.made)
             queues.store(cursor, filled)

@@ -126,6 +126,13 @@ def light_transaction(using: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def heavy_transaction(using: str) -> Iterator[None]:
+    """A transaction that writes thousands of pages; the server brings them to their places by itself."""
+    with transaction.atomic(using=using):
+        yield
+
+
 def try_lock(cursor: Any, number: int) -> bool:
     """Takes an advisory lock of this session if it is free."""
     cursor.execute("SELECT pg_try_advisory_lock(%s)", [number])

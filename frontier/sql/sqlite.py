@@ -1,10 +1,13 @@
 """SQLite: rows travel as one JSON text; a write transaction has the database to itself."""
 
 import json
+import logging
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +15,11 @@ import numpy.typing as npt
 from django.db import connections, transaction
 
 from frontier.sql.packing import pack as pack
+from trawl_project.sqlite import AUTOCHECKPOINT_PAGES
 
 I64 = npt.NDArray[np.int64]
+
+log = logging.getLogger(__name__)
 
 LOCK_ROWS = ""  # BEGIN IMMEDIATE has locked everything already
 SKIP_LOCKED = ""
@@ -165,6 +171,44 @@ def light_transaction(using: str) -> Iterator[None]:
     finally:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA synchronous=FULL")
+
+
+@contextmanager
+def heavy_transaction(using: str) -> Iterator[None]:
+    """A transaction that writes thousands of pages: they are brought from the log to their places on a thread of
+    its own, beside what comes next, and not by the commit, which that would hold up for as long again."""
+    connection = connections[using]
+    if connection.in_atomic_block:
+        with transaction.atomic(using=using):
+            yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_autocheckpoint=0")
+    try:
+        with transaction.atomic(using=using):
+            yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA wal_autocheckpoint={AUTOCHECKPOINT_PAGES}")
+    _checkpoint_beside(str(connection.settings_dict["NAME"]))
+
+
+def _checkpoint_beside(path: str) -> None:
+    """Starts a checkpoint, once the one before is done, so that the log cannot grow without bound."""
+    name = f"checkpoint of {path}"
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join()
+    threading.Thread(target=_checkpoint, args=(path,), name=name).start()
+
+
+def _checkpoint(path: str) -> None:
+    try:
+        # Not through Django, whose connection would be this thread's own and never closed; and it makes no file.
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", uri=True)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    except sqlite3.Error as error:  # the next commit of anyone tries again
+        log.warning("the checkpoint of %s did not end: %s", path, error)
 
 
 def try_lock(cursor: Any, number: int) -> bool:

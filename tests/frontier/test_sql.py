@@ -1,11 +1,19 @@
 """Rows on their way into both databases: all of them, each exactly, whatever their number."""
 
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
 import pytest
 from django.db import IntegrityError, connections, transaction
 
 from frontier.models import Change, Host, Queue, QueuedUrl
 from frontier.sql import dialect
+from frontier.sql.sqlite import _checkpoint
 from tests.frontier.world import World
+from trawl_project.sqlite import AUTOCHECKPOINT_PAGES
 
 COUNTS = [0, 1, 9, 10, 11, 10_000, 10_001, 21_117]
 # No tab, which no URL has; line breaks are in the columns of the inbox, which hold many texts each.
@@ -160,3 +168,58 @@ def test_claims_opens_and_renewals_leave_the_database_durable(durable: World, fu
     assert durability(durable) == full
     durable.leave(visit)
     assert durability(durable) == full
+
+
+# --- heavy transactions ------------------------------------------------------------------------------------------
+
+
+def wait_for_checkpoints() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("checkpoint of"):
+            thread.join()
+
+
+@pytest.fixture
+def on_sqlite(durable: World) -> World:
+    if connections[durable.using].vendor != "sqlite":
+        pytest.skip("PostgreSQL writes its checkpoints itself")
+    with connections[durable.using].cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return durable
+
+
+def autocheckpoint(world: World) -> int:
+    with connections[world.using].cursor() as cursor:
+        cursor.execute("PRAGMA wal_autocheckpoint")
+        return int(cursor.fetchone()[0])
+
+
+def test_a_heavy_transaction_is_brought_to_its_place_by_another_thread(on_sqlite: World) -> None:
+    path = Path(connections[on_sqlite.using].settings_dict["NAME"])
+    with dialect(on_sqlite.using).heavy_transaction(on_sqlite.using):
+        assert autocheckpoint(on_sqlite) == 0
+        put(on_sqlite, [*range(20_000)], [1] * 20_000, ["/" * 100] * 20_000)
+    wait_for_checkpoints()
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as without_log:
+        assert without_log.execute("SELECT count(*) FROM frontier_queuedurl").fetchone() == (20_000,)
+    assert autocheckpoint(on_sqlite) == AUTOCHECKPOINT_PAGES
+
+
+def put_and_fail(frontier: World) -> None:
+    with dialect(frontier.using).heavy_transaction(frontier.using):
+        put(frontier, [7], [1], ["/"])
+        raise Failure
+
+
+def test_a_heavy_transaction_that_fails_leaves_nothing_behind(on_sqlite: World) -> None:
+    with pytest.raises(Failure):
+        put_and_fail(on_sqlite)
+    wait_for_checkpoints()
+    assert not QueuedUrl.objects.using(on_sqlite.using).exists()
+    assert autocheckpoint(on_sqlite) == AUTOCHECKPOINT_PAGES
+
+
+def test_a_checkpoint_of_a_database_that_is_gone_is_told_and_makes_no_file(tmp_path: Path, caplog: Any) -> None:
+    _checkpoint(str(tmp_path / "gone.sqlite3"))
+    assert "gone.sqlite3" in caplog.text
+    assert not list(tmp_path.iterdir())
