@@ -21,7 +21,7 @@ from frontier.urls import from_reference
 class SeedInline(admin.TabularInline):  # type: ignore[type-arg]
     model = Seed
     extra = 1
-    fields = ("url", "admitted")
+    fields = ("url", "weight", "admitted")
     readonly_fields = ("admitted",)
 
 

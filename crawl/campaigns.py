@@ -18,7 +18,7 @@ from frontier.claim import wake
 from frontier.fill import refill
 from frontier.models import Queue
 from frontier.politeness import now_ms
-from frontier.priority import RETRY, SEED
+from frontier.priority import RETRY, by_weight
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 
 # Pages fed back into their queues in one go.
@@ -34,12 +34,15 @@ def rules_of(campaign: Campaign) -> Rules:
     return Rules.from_dict(campaign.url_rules) if campaign.url_rules else NO_RULES
 
 
-def add_seeds(campaign: Campaign, urls: Iterable[str]) -> int:
-    """Adds seeds that are not there yet; returns how many. Raises CampaignError for one that is no URL."""
-    rows = []
-    for text in urls:
+def add_seeds(campaign: Campaign, seeds: Iterable[tuple[str, int]]) -> int:
+    """Adds seeds, each a URL and its weight (see Seed), that are not there yet; returns how many.
+
+    Raises CampaignError for one that is no URL.
+    """
+    rows, rules = [], rules_of(campaign)
+    for text, weight in seeds:
         try:
-            rows.append(Seed(campaign=campaign, url=canonicalise(text, rules=rules_of(campaign)).fetch))
+            rows.append(Seed(campaign=campaign, url=canonicalise(text, rules=rules).fetch, weight=weight))
         except InvalidURL as error:
             raise CampaignError(f"'{text}' cannot be a seed: {error}") from None
     before = campaign.seeds.count()
@@ -95,7 +98,7 @@ def start(campaign: Campaign) -> Run:
 def _admit_seeds(campaign: Campaign) -> None:
     rules = rules_of(campaign)
     seeds = list(campaign.seeds.filter(admitted=False))
-    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), SEED, 0) for seed in seeds])
+    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), by_weight(seed.weight), 0) for seed in seeds])
     campaign.seeds.filter(id__in=[seed.pk for seed in seeds]).update(admitted=True)
 
 

@@ -24,6 +24,8 @@ class Plan:
     rules: Rules
     scope: Scope
     delay_ms: int
+    burst: int
+    address_delay_ms: int | None
     max_pages: int | None
     user_agent: str
     only_loopback: bool
@@ -59,6 +61,8 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         rules=rules,
         scope=scope,
         delay_ms=campaign.delay_ms,
+        burst=campaign.burst,
+        address_delay_ms=campaign.address_delay_ms,
         max_pages=campaign.max_pages,
         user_agent=user_agent(contact),
         only_loopback=not contact,

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db.models import Sum
 
 from crawl import campaigns
-from crawl.fetch.engine import Engine, Options, close_engine, engine, running_engine
+from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.resolver import parse_override
 from crawl.models import Worker
@@ -34,7 +34,6 @@ from trawl_project.collector import relax
 HOSTS_PER_MESSAGE = 32
 # Hosts are claimed this long before they are due; the fetch loop waits for the exact moment.
 HORIZON_MS = 1000
-WORKER_ALIVE_MS = 20_000
 MIN_FREE_BYTES = 256 * 1024 * 1024
 # Triggers closer than this to the last one are left to that one.
 DISPATCH_SPACING_SECONDS = 0.03
@@ -141,9 +140,11 @@ def visit(token: int, hosts: list[int]) -> None:
 
 def quota(gap_ms: int, delay_ms: int | None) -> int:
     """How many URLs a visit takes along: what its time allows, at most 200."""
-    shortest = min((plan.delay_ms for plan in plans.running().values()), default=0)
+    running = plans.running().values()
+    shortest = min((plan.delay_ms for plan in running), default=0)
+    burst = max((plan.burst for plan in running), default=1) if delay_ms is None else 1
     gap = max(gap_ms, shortest if delay_ms is None else delay_ms, 1)
-    return max(1, min(200, 30_000 // gap))
+    return max(1, min(200, 30_000 // gap + burst - 1))
 
 
 @shared_task

@@ -53,8 +53,8 @@ def fill(
     """Adds URLs in the caller's transaction: their queues, levels and places (arrays of equal length).
 
     A place, below 2^28, says where the URL's depth and reference stand, and in which order the URLs
-    arrived: within a queue and level that order is kept. The rows of `new` queues and what becomes of
-    their hosts are left to the caller, who needs what this returns.
+    arrived: within a queue and level that order is kept. With `new` queues, their rows and what becomes
+    of the hosts of all queues are left to the caller, who needs what this returns.
     """
     if not len(queues):
         return Filled(queues, levels, levels, {})
@@ -89,8 +89,9 @@ def fill(
     sql.add(cursor, "frontier_queue", "next_seq", touched[:known].tolist(), counts[:known].tolist())
     added = _by_campaign(campaigns, counts - held, held)
     change(cursor, added)
-    free = np.flatnonzero(best[:known] < HELD)
-    activate_owners(cursor, using, touched[free], best[free])
+    if new is None:
+        free = best < HELD
+        activate_owners(cursor, using, touched[free], best[free])
     return Filled(touched, counts, best, added)
 
 

@@ -246,13 +246,13 @@ class _Queues:
         )
         met = zip(*np.unique(self.made.campaigns, return_counts=True), strict=True)
         change(cursor, {int(campaign): Count(hosts=int(hosts)) for campaign, hosts in met})
-        old = np.flatnonzero((self.hosts < self._first_new_host) & (levels < HELD))
         self._store_hosts(cursor, levels)
-        activate_owners(cursor, self.using, ids[old], levels[old])
-
-    @property
-    def _first_new_host(self) -> int:
-        return int(self.new_host_ids[0]) if len(self.new_host_ids) else MAX_QUEUE_ID + 1
+        # The others may be active already. All queues of a host at once, for the best level of them.
+        others = np.ones(len(filled.queues), bool)
+        first_new_host = self.new_host_ids[0] if len(self.new_host_ids) else MAX_QUEUE_ID + 1
+        others[known:] = self.hosts[filled.queues[known:] - first] < first_new_host
+        others &= filled.levels < HELD
+        activate_owners(cursor, self.using, filled.queues[others], filled.levels[others])
 
     def _store_hosts(self, cursor: Any, levels: I64) -> None:
         """Inserts the new hosts, due at once if they have a URL to visit. `levels`: the best of each new queue."""
@@ -269,7 +269,8 @@ class _Queues:
         dialect(self.using).insert(cursor, "frontier_host", "id bigint, name text, active boolean", rows)
         due_at = np.full(len(ids), now_ms())
         put_due(cursor, self.using, np.array([ids, due_at, np.zeros_like(ids), best])[:, active])
-        mark(cursor, ids[covered].tolist(), self.using)
+        if covered:
+            mark(cursor, ids[covered].tolist(), self.using)
 
     def _blocked(self) -> list[int]:
         """Which new hosts a block covers: links that were admitted before must not open their domain again."""

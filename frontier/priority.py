@@ -11,6 +11,13 @@ HELD = 15  # never taken before somebody releases it
 # pages pass it within seconds; in the link graphs of crawls about one URL in ten ever does.
 POPULAR_LINKS = 8
 
+MAX_WEIGHT = 10  # of a seed
+
+
+def by_weight(weight: int) -> int:
+    """The level of a seed: first of all with the full weight, else that of a page as many links away as is missing."""
+    return SEED if weight >= MAX_WEIGHT else by_depth(MAX_WEIGHT - weight)
+
 
 def by_depth(depth: int) -> int:
     """The level of a link found `depth` links (at least 1) from a seed."""

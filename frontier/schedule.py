@@ -41,9 +41,13 @@ def leased_key(host: int, lease: int) -> int:
 
 def put_due(cursor: Any, using: str, hosts: I64) -> None:
     """Makes hosts due that are in no other state: rows of host id, clock (ms since 1970), gap (ms), and the best
-    level of the URLs that wait on it; shape (4, n)."""
+    level of the URLs that wait on it; shape (4, n).
+
+    A clock may lie in the past: the host has a burst to its credit, or nobody has visited it for long. It
+    takes its place behind those that have been waiting.
+    """
     host, due_at, gap, level = hosts
-    _insert(cursor, using, "frontier_duehost", due_key(host, due_at, level), due_at, gap)
+    _insert(cursor, using, "frontier_duehost", due_key(host, np.maximum(due_at, now_ms()), level), due_at, gap)
 
 
 def put_leased(cursor: Any, using: str, lease: int, hosts: I64) -> None:
@@ -143,8 +147,7 @@ def _begin(cursor: Any, using: str, hosts: I64) -> None:
             f"UPDATE frontier_host SET active = true WHERE id IN {sql.rows('id bigint')}",
             [sql.pack(sorted(hosts[0].tolist()))],
         )
-        # A host that nobody has visited yet is due from now on, and not before all others for ever.
-        hosts[1] = np.maximum(hosts[1], now_ms())
+        hosts[1][hosts[1] == 0] = now_ms()  # never visited
         put_due(cursor, using, hosts)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawl.discover import Discovery, discover
+from crawl.fetch.addresses import AddressClocks
 from crawl.fetch.decode import decode_body
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
@@ -42,9 +43,12 @@ from trawl_project.version import AGENT
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5
+WORKER_ALIVE_MS = 20_000  # a worker that has been silent for longer is taken for dead
 # No visit lasts so long by itself: VISIT_SECONDS, a look-up, a robots.txt with redirects, and one request.
 MAX_VISIT_SECONDS = 900
 MAX_ROBOTS_KEPT = 20_000
+# A server that many hosts share is asked this many times as often as a host, at most.
+ADDRESS_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class Engine:
         self._committed: dict[int, Callable[[], None]] = {}
         self._stopping = False
         self._seed = 0
+        self._addresses = AddressClocks()
+        self._workers = 1  # that are alive, this one included
 
     # --- called from any thread --------------------------------------------------------------------
 
@@ -132,6 +138,14 @@ class Engine:
         """A campaign that nobody can complain about stays on this machine."""
         return self.guard.permits(address) and (not plan.only_loopback or is_loopback(address))
 
+    def turn(self, address: str, host: str, plan: Plan) -> float:
+        now = time.time()
+        gap_ms = plan.address_delay_ms
+        if gap_ms is None:
+            gap_ms = 0 if self.guard.opened(address) else plan.delay_ms // ADDRESS_SHARE
+        # The clocks of the workers do not know of each other: each takes its share.
+        return self._addresses.ask(address, host, gap_ms * self._workers / 1000, now) if gap_ms else now
+
     def blocked(self, host: str) -> bool:
         return host in self._blocked
 
@@ -172,7 +186,7 @@ class Engine:
             links = [Link(outcome.redirect, REDIRECT, target.depth)]
         clock = None
         if response is not None:
-            clock = Clock(visit.lease.host, visit.lease.token, int(visit.due_at * 1000) + 1, visit.gap_ms)
+            clock = Clock(visit.lease.host, visit.lease.token, int(visit.due_at * 1000) + 1, visit.pace.delay)
         self.writer.record(Record(outcome, found, links, clock))
 
     def if_unknown(self, target: Target, then: HostVisit) -> None:
@@ -226,7 +240,7 @@ class Engine:
                     return
             self._judge_robots(visit, origin, target, response)
 
-        visit.dial(url, target.plan, headers, done, MAX_ROBOTS_BYTES + 1)
+        visit.dial(url, target, headers, done, MAX_ROBOTS_BYTES + 1)
 
     def _judge_robots(self, visit: HostVisit, origin: str, target: Target, response: Response) -> None:
         if response.status == 429 or response.status >= 500:
@@ -264,6 +278,7 @@ class Engine:
             self._blocked.update(in_force().blocked(names))
             idle = Campaign.objects.exclude(status=Campaign.Status.RUNNING)
             self._halted = set(idle.values_list("id", flat=True))
+            self._workers = max(1, Worker.objects.filter(seen_at__gt=now_ms() - WORKER_ALIVE_MS).count())
 
         self.writer.ask(beat)
         if leases:

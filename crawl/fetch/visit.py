@@ -24,7 +24,7 @@ from crawl.pages import Key
 from crawl.plan import Plan
 from frontier.claim import Visit
 from frontier.complete import Release
-from frontier.politeness import backoff_ms
+from frontier.politeness import Pace, backoff_ms, next_at
 from frontier.urls import InvalidURL, canonicalise
 
 VISIT_SECONDS = 30  # after this no further request is begun, so that other hosts get their turn
@@ -42,8 +42,12 @@ RETRY_FIRST_MS = 5_000
 HOST_RETRY_FIRST_MS = 2_000
 # A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
 MAX_RETRY_AFTER_SECONDS = 86_400
+PATIENCE_SECONDS = 5.0  # how long a visit waits for its turn at an address
 BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
 MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
+
+
+NO_PACE = Pace(0)
 
 
 class Surroundings(Protocol):
@@ -61,6 +65,9 @@ class Surroundings(Protocol):
 
     def permits(self, address: str, plan: Plan) -> bool:
         """Whether an address may be dialled for a campaign."""
+
+    def turn(self, address: str, host: str, plan: Plan) -> float:
+        """When the host may send its next request to an address (time.time()): now, or else ask again then."""
 
     def blocked(self, host: str) -> bool:
         """Whether a domain block covers the host."""
@@ -96,7 +103,7 @@ class HostVisit:
     around: Surroundings
     started: float = field(default_factory=time.time)
     due_at: float = 0.0  # seconds of time.time(): when the next request may arrive
-    gap_ms: int = 0
+    pace: Pace = NO_PACE
     last_arrival: float = 0.0
     failures: int = 0
     reason: str = ""
@@ -107,7 +114,9 @@ class HostVisit:
     def begin(self) -> None:
         """Starts the visit."""
         self.due_at = self.lease.due_at / 1000
-        self.gap_ms = self.lease.gap_ms
+        if not self.lease.gap_ms and self.due_at <= self.started:  # never visited, or without a delay: no debt
+            self.due_at = 0.0
+        self.pace = Pace(self.lease.gap_ms)
         self.failures = self.lease.failures
         self.proceed()
 
@@ -131,14 +140,14 @@ class HostVisit:
                 continue
             robots = around.robots(origin_of(target.url.fetch))
             if robots is None:
-                self._keep_gap(gap_ms(self.lease.delay_ms, target.plan.delay_ms, None))
+                self._keep(pace_of(self.lease.delay_ms, target.plan, None))
                 around.fetch_robots(self, origin_of(target.url.fetch), target)
                 return
             verdict = robots.verdict(target.url.fetch)
             if not verdict.allowed:
                 around.record(self, Outcome(target, error=Kind.ROBOTS_DENIED, detail=verdict.rule or ""))
                 continue
-            self._keep_gap(gap_ms(self.lease.delay_ms, target.plan.delay_ms, robots.crawl_delay))
+            self._keep(pace_of(self.lease.delay_ms, target.plan, robots.crawl_delay))
             self.wait(target, partial(self._resolve, target))
             return
         self._end()
@@ -172,17 +181,18 @@ class HostVisit:
             self.targets.appendleft(target)
             self._end()
             return
-        self.dial(target.url.fetch, target.plan, headers_for(target), lambda r: self._answered(target, r))
+        self.dial(target.url.fetch, target, headers_for(target), lambda r: self._answered(target, r))
 
     def dial(
         self,
         url: str,
-        plan: Plan,
+        target: Target,
         headers: list[str],
         done: Callable[[Response], None],
         max_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        """Sends a request after its address was looked up and checked; `done` gets what comes of it."""
+        """Sends a request for a target after its address was looked up and checked, and in its turn at that address;
+        `done` gets what comes of it."""
         around = self.around
         name = urlsplit(url).hostname or ""
         request = Request(url, name, "", headers, max_bytes, around.proxy)
@@ -191,10 +201,10 @@ class HostVisit:
             return
 
         def resolved(addresses: list[str]) -> None:
-            allowed = [address for address in addresses if around.permits(address, plan)]
+            allowed = [address for address in addresses if around.permits(address, target.plan)]
             if allowed:
                 request.address = allowed[0]
-                around.loop.fetch(request, done)
+                self._in_turn(request, target, done)
                 return
             now = time.time()
             failed = Response(url, started_at=now, sent_at=now, arrived_at=now, ended_at=now)
@@ -204,15 +214,30 @@ class HostVisit:
 
         around.resolver.resolve(name, resolved)
 
+    def _in_turn(self, request: Request, target: Target, done: Callable[[Response], None]) -> None:
+        """Sends a request when its address may be asked. A host that would have to wait long for other hosts on it
+        is given back: it has a place in the row."""
+        at = self.around.turn(request.address, self.lease.name, target.plan)
+        if self.around.stopping() or at - time.time() > PATIENCE_SECONDS:
+            self.targets.appendleft(target)
+            self.due_at, self.reason = max(self.due_at, at), f"its turn at {request.address}, which serves other hosts"
+            self._end()
+        elif at > time.time():
+            self.waiting = (target, partial(self._in_turn, request, target, done))
+            self.around.loop.call_at(at, self._wait_is_over)
+        else:
+            self.around.loop.fetch(request, done)
+
     def arrived(self, response: Response) -> None:
         """Sets the clock by a request that was made."""
         self.last_arrival = max(self.last_arrival, response.arrived_at)
-        self._keep_gap(self.gap_ms)
+        self.due_at = next_at(self.due_at * 1000, self.last_arrival * 1000, self.pace) / 1000
 
-    def _keep_gap(self, gap: int) -> None:
-        """The gap (ms) that the next request must keep from the last one; robots.txt may have changed it."""
-        self.gap_ms = gap
-        self.due_at = max(self.due_at, self.last_arrival + gap / 1000)
+    def _keep(self, pace: Pace) -> None:
+        """The pace of the next request; robots.txt or another campaign may have changed it since the last one."""
+        self.pace = pace
+        if pace.burst == 1:
+            self.due_at = max(self.due_at, self.last_arrival + pace.delay / 1000)
 
     def _answered(self, target: Target, response: Response) -> None:
         self.arrived(response)
@@ -351,8 +376,8 @@ class HostVisit:
         release = Release(
             lease.host,
             lease.token,
-            int(self.due_at * 1000) + 1,
-            self.gap_ms,
+            int(self.due_at * 1000) + 1 if self.due_at else lease.due_at,
+            self.pace.delay,
             self.failures,
             self.reason,
             self.parked,
@@ -361,11 +386,12 @@ class HostVisit:
         self.around.finish(self, release)
 
 
-def gap_ms(host_ms: int | None, campaign_ms: int, crawl_delay: float | None) -> int:
-    """Milliseconds between two requests: what the operator set for the host or else the campaign, but
-    never less than the host's own Crawl-delay (seconds)."""
-    own = campaign_ms if host_ms is None else host_ms
-    return max(own, int(min(crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS) * 1000))
+def pace_of(host_ms: int | None, plan: Plan, crawl_delay: float | None) -> Pace:
+    """The pace of a host: what the operator set for it or else for the campaign, but never faster than the host's
+    own Crawl-delay (seconds). Only a host of which neither of them says a delay of its own gets bursts."""
+    asked = int(min(crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS) * 1000)
+    own = plan.delay_ms if host_ms is None else host_ms
+    return Pace(max(own, asked), 1 if asked or host_ms is not None else plan.burst)
 
 
 def asked_ms(response: Response) -> int:

@@ -1,9 +1,13 @@
 """What people ask for: campaigns, their seeds and scope, and their runs."""
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from frontier.priority import MAX_WEIGHT
 from frontier.urls import InvalidURL, canonicalise
+
+MAX_BURST = 1000
 
 
 class Campaign(models.Model):
@@ -28,6 +32,18 @@ class Campaign(models.Model):
     max_depth = models.PositiveSmallIntegerField(null=True, blank=True, help_text="links from a seed; empty: any")
     max_pages = models.PositiveIntegerField(null=True, blank=True, help_text="pages fetched in a run; empty: any")
     delay_ms = models.PositiveIntegerField("delay", default=1000, help_text="milliseconds between requests to a host")
+    burst = models.PositiveSmallIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_BURST)],
+        help_text="requests that a host may get one right after another, once it was left alone for as many delays",
+    )
+    address_delay_ms = models.PositiveIntegerField(
+        "delay per address",
+        null=True,
+        blank=True,
+        help_text="milliseconds between requests to one server address, whatever the hosts on it; empty: a tenth of"
+        " the delay, and none in networks that the operator has allowed",
+    )
     contact = models.CharField(
         max_length=200, blank=True, help_text="a mail address or page where site owners can complain"
     )
@@ -50,6 +66,11 @@ class Seed(models.Model):
 
     campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="seeds")
     url = models.TextField()
+    weight = models.PositiveSmallIntegerField(
+        default=MAX_WEIGHT,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_WEIGHT)],
+        help_text="10: taken first; 9 and less: taken like a page one link away, two links away, ...",
+    )
     admitted = models.BooleanField(default=False, help_text="handed to the frontier")
 
     class Meta:

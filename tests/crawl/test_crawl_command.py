@@ -120,6 +120,34 @@ def test_seeds_come_from_a_file_and_from_standard_input(tmp_path: Path) -> None:
     assert site.paths() == ["/1", "/2"]
 
 
+def test_seeds_are_taken_by_their_weight(tmp_path: Path) -> None:
+    with scripted({f"/{number}": page() for number in range(5)}) as site:
+        lines = [f"{site.url}/0\t1", f"{site.url}/1\t5", f"{site.url}/2", f"{site.url}/3 \t 10", f"{site.url}/4\t9"]
+        ran = crawl(tmp_path, "--seeds", "-", "--name", "weighed", *LOCAL, "--delay", "0.02", stdin="\n".join(lines))
+    assert ran.code == 0
+    assert site.paths() == ["/2", "/3", "/4", "/1", "/0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("example.org", "http://"),
+        ("http://[::1", "cannot be crawled"),
+        ("http://h.test/\t11", "weight from 1 to 10"),
+        ("http://h.test/\t" + "9" * 5000, "weight from 1 to 10"),
+        ("http://h.test/\t-1", "weight from 1 to 10"),
+        ("http://h.test/\t1\t2", "a tab and a weight"),
+    ],
+)
+def test_a_bad_line_of_seeds_is_told_with_its_number(tmp_path: Path, line: str, says: str) -> None:
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text(f"# a list\nhttp://127.0.0.1/\n{line}\n")
+    ran = crawl(tmp_path / "data", "--seeds", str(seeds))
+    assert ran.code == 2
+    assert f"{seeds}, line 3:" in ran.err
+    assert says in ran.err
+
+
 def test_a_host_that_refuses_connections_is_tried_three_times_and_told(tmp_path: Path) -> None:
     ran = crawl(tmp_path, "http://127.0.0.1:1/", *LOCAL)
     assert ran.code == 1
@@ -168,6 +196,9 @@ def test_the_contact_stands_in_the_user_agent(tmp_path: Path) -> None:
         (["http://127.0.0.1/", "--include", "(" * 3], "regular expression"),
         (["http://127.0.0.1/", "--delay", "soon"], "number of seconds"),
         (["http://127.0.0.1/", "--pages", "0"], "at least 1"),
+        (["http://127.0.0.1/", "--burst", "0"], "at least 1"),
+        (["http://127.0.0.1/", "--burst", "1001"], "at most 1000"),
+        (["http://127.0.0.1/", "--address-delay", "-1"], "between 0"),
         (["http://127.0.0.1/", "--resolve", "x"], "NAME=ADDRESS"),
         (["http://127.0.0.1/", "--allow-network", "all"], "network"),
         (["--seeds", "/nowhere/seeds.txt"], "cannot read"),

@@ -31,7 +31,7 @@ import sys
 from crawl import campaigns
 from crawl.models import Campaign
 campaign = Campaign.objects.create(name="fleet", reach="any", delay_ms=0)
-campaigns.add_seeds(campaign, open(sys.argv[1]).read().split())
+campaigns.add_seeds(campaign, [(url, 10) for url in open(sys.argv[1]).read().split()])
 campaigns.start(campaign)
 """
 

@@ -28,6 +28,55 @@ def test_requests_to_a_host_are_a_delay_apart_robots_included(tmp_path: Path) ->
     assert min(gaps(site.asked)) >= 0.39
 
 
+def test_a_burst_comes_at_once_and_then_one_request_each_delay(tmp_path: Path) -> None:
+    names = [f"/{number}" for number in range(6)]
+    with scripted({"/": page(*names), **{name: page() for name in names}}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--delay", "0.5", "--burst", "4")
+    assert len(site.asked) == 8  # robots.txt and seven pages
+    moments = [asked.time - site.asked[0].time for asked in site.asked]
+    assert moments[3] < 0.45 + 0.3  # a merge lies between the first page and its links
+    assert all(moment >= 0.5 * (number - 3) - 0.02 for number, moment in enumerate(moments))
+    assert moments[-1] < 0.5 * 7
+
+
+def test_a_host_that_names_a_crawl_delay_gets_no_burst(tmp_path: Path) -> None:
+    robots = Answer("User-agent: *\nCrawl-delay: 0.4\n", headers=TEXT)
+    with scripted({"/robots.txt": robots, "/": page("/a", "/b"), "/a": page(), "/b": page()}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--burst", "50")
+    assert len(site.asked) == 4
+    assert min(gaps(site.asked)) >= 0.39
+
+
+def test_after_a_pause_that_a_host_asked_for_it_gets_no_burst(tmp_path: Path) -> None:
+    answers = iter([Answer(status=429, headers={"Retry-After": "2"})])
+    names = [f"/{number}" for number in range(3)]
+    with scripted({"/": lambda asked: next(answers, page(*names)), **{name: page() for name in names}}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--delay", "0.4", "--burst", "20")
+    pages = [asked for asked in site.asked if asked.path != "/robots.txt"]
+    assert [asked.path for asked in pages[:2]] == ["/", "/"]
+    assert pages[1].time - pages[0].time >= 1.99
+    assert min(gaps(pages)) >= 0.39
+
+
+def test_hosts_on_one_address_share_what_it_is_given(tmp_path: Path) -> None:
+    """Some of them wait longer than a visit stays for it: they are given back and come again in their turn."""
+    with scripted({"/": page("/a"), "/a": page()}) as site:
+        urls = [f"http://h{number}.test:{site.port}/" for number in range(6)]
+        local = (*LOCAL, "--resolve", "*.test=127.0.0.1", "--scope", "any")
+        ran = crawl(tmp_path, *urls, *local, "--delay", "0.1", "--address-delay", "0.5")
+    assert ran.told["pages"] == 12
+    assert len(site.asked) == 18
+    assert min(gaps(site.asked)) >= 0.48
+    assert len({asked.host for asked in site.asked[:6]}) == 6  # in turns
+
+
+def test_in_networks_that_are_allowed_an_address_needs_no_gap_unless_it_is_named(tmp_path: Path) -> None:
+    with scripted({"/": page()}) as site:
+        urls = [f"http://h{number}.test:{site.port}/" for number in range(4)]
+        crawl(tmp_path, *urls, *LOCAL, "--resolve", "*.test=127.0.0.1", "--delay", "3")
+    assert site.asked[3].time - site.asked[0].time < 0.3
+
+
 def test_a_crawl_delay_beyond_our_own_is_kept(tmp_path: Path) -> None:
     robots = Answer("User-agent: *\nCrawl-delay: 1\n", headers=TEXT)
     with scripted({"/robots.txt": robots, "/": page("/a"), "/a": page()}) as site:

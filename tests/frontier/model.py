@@ -20,9 +20,9 @@ class ModelHost:
     blocked: bool = False
     second: int = 0
 
-    def due(self, due_at: int, level: int) -> None:
+    def due(self, due_at: int, level: int, now: int) -> None:
         self.lease, self.active = 0, True
-        self.due_at, self.second = due_at, due_at // 1000 + level
+        self.due_at, self.second = due_at, max(due_at, now) // 1000 + level
 
     def idle(self) -> None:
         self.lease, self.active, self.second = 0, False, 0
@@ -61,13 +61,13 @@ class Model:
     def activate(self, name: str, now: int) -> None:
         host, level = self.hosts[name], self.best_level(name)
         if not host.active and not host.blocked and level is not None:
-            host.due(max(host.due_at, now), level)
+            host.due(host.due_at or now, level, now)
 
     def take_back(self, tokens: list[int], now: int) -> int:
         """Returns how many hosts come back."""
         held = [host for host in self.hosts.values() if host.lease in tokens]
         for host in held:
-            host.due(max(host.due_at, now + host.gap_ms), 0)
+            host.due(max(host.due_at, now + host.gap_ms), 0, now)
         for token in tokens:
             del self.leases[token]
         return len(held)
@@ -95,14 +95,15 @@ class Model:
     def merge(self, rows: int, now: int) -> None:
         batch = [link for row in self.inbox[:rows] for link in row]
         found: dict[str, int] = {}
-        best: dict[tuple[int, str], int] = {}
+        best: dict[tuple[int, str], Waiting] = {}
         for link in batch:
             key = link.campaign, link.url
-            best[key] = min(link.level, best.get(key, HELD))
+            met = best.get(key, link)
+            best[key] = met._replace(level=min(link.level, met.level), depth=min(link.depth, met.depth))
         for link in batch:
             if (link.campaign, link.url) not in self.known:
                 self.known.add((link.campaign, link.url))
-                link = link._replace(level=best[link.campaign, link.url])
+                link = best[link.campaign, link.url]
                 self.queued.append(link)
                 name = host_of(link.url)
                 if name not in self.hosts:
@@ -112,7 +113,7 @@ class Model:
             host = self.hosts[name]
             # A parked host comes back with any new URL that may be claimed.
             if level < HELD and not host.active and not host.blocked:
-                host.due(max(host.due_at, now), level)
+                host.due(host.due_at or now, level, now)
 
     def covered(self, name: str) -> bool:
         return any(name == one or name.endswith("." + one) for one in self.blocks)

@@ -18,13 +18,16 @@ places = st.tuples(st.integers(NOW - 40_000, NOW), st.integers(0, LAST))
 
 
 def put(frontier: World, due: list[tuple[int, int]]) -> list[int]:
-    """Hosts with these clocks and levels; returns their ids in the order in which they are claimed one by one."""
+    """Hosts with these clocks and levels, given back before any is due; returns their ids in the order in which
+    they are claimed one by one."""
+    frontier.now = NOW - 40_000
     hosts = range(1, len(due) + 1)
     Host.objects.using(frontier.using).bulk_create([Host(id=pk, name=f"h{pk}.test", active=True) for pk in hosts])
     rows = np.array([(pk, due_at, GAP_MS, level) for pk, (due_at, level) in zip(hosts, due, strict=True)])
     with transaction.atomic(using=frontier.using), connections[frontier.using].cursor() as cursor:
         put_due(cursor, frontier.using, rows.T)
     frontier.check()
+    frontier.now = NOW
     return [claimed for _ in due for claimed in frontier.claim(limit=1).hosts]
 
 
@@ -35,6 +38,20 @@ def test_hosts_are_claimed_by_the_second_and_a_second_later_for_each_level(front
     order = put(frontier, due)
     assert order == sorted(order, key=lambda pk: due_key(pk, *due[pk - 1]))
     assert len(order) == len(due)
+
+
+def test_a_host_with_a_burst_to_its_credit_goes_behind_those_that_wait(frontier: World) -> None:
+    """Its clock lies in the past, and so long as it is so it may be asked at once; but not before others."""
+    for number in range(3):
+        frontier.add(f"https://h{number}.test/")
+        frontier.add(f"https://h{number}.test/1")
+    [first] = frontier.visit(limit=1, quota=1)
+    frontier.now += 2_000
+    frontier.leave(first, due_at=NOW - 50_000)
+    assert frontier.host(first.name).due_at == NOW - 50_000
+    order = [visit for _ in range(3) for visit in frontier.visit(limit=1)]
+    assert [visit.name for visit in order][-1] == first.name
+    assert order[-1].due_at == NOW - 50_000
 
 
 @given(one=places, other=places, hosts=st.permutations([1, (1 << HOST_BITS) - 1]))

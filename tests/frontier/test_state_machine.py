@@ -14,7 +14,7 @@ from frontier.claim import Claim, Visit, free_all_leases, renew, wake
 from frontier.complete import Clock, Release, settle
 from frontier.merge import Merger
 from frontier.models import DomainBlock, Lease, QueuedUrl
-from frontier.priority import HELD
+from frontier.priority import HELD, POPULAR
 from frontier.schedule import HOST_BITS
 from frontier.seen.index import SeenIndex
 from tests.frontier.model import CAMPAIGNS, Model, ModelHost, ModelLease, host_of
@@ -54,7 +54,9 @@ class Frontier(RuleBasedStateMachine):
     )
     def admit(self, campaign: int, found: list[str], level: int, depth: int) -> None:
         self.world.admit(*found, campaign=campaign, level=level, depth=depth)
-        self.model.inbox.append([Waiting(campaign, url, level, depth) for url in dict.fromkeys(found)])
+        # What a sitemap or a seed names is written down every time.
+        written = found if level < POPULAR else dict.fromkeys(found)
+        self.model.inbox.append([Waiting(campaign, url, level, depth) for url in written])
 
     def rows_taken(self, max_links: int) -> int:
         total = 0
@@ -207,7 +209,7 @@ class Frontier(RuleBasedStateMachine):
             host.due_at, host.gap_ms = due, gap
             level = None if parked else self.model.best_level(visit.name)
             if ends and level is not None:
-                host.due(due, level)
+                host.due(due, level, self.world.now)
             elif ends:
                 host.idle()
         self.visits.remove(visit)

@@ -25,10 +25,12 @@ from crawl.fetch.resolver import parse_override
 from crawl.live import Display
 from crawl.local import Busy, DataLock, LocalFleet, clean_up_after_a_kill
 from crawl.models import Campaign, Run, ScopeRule
+from crawl.models.campaign import MAX_BURST
 from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
 from crawl.scope import InvalidScope, Scope
+from frontier.priority import MAX_WEIGHT
 from frontier.sheet import MAX_DEPTH
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.celery import app
@@ -46,7 +48,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("urls", nargs="*", metavar="URL", help="where to start")
-        add("--seeds", metavar="FILE", help="a file with one URL a line ('-': standard input; # begins a comment)")
+        add(
+            "--seeds",
+            metavar="FILE",
+            help="a file with one URL a line ('-': standard input; # begins a comment); after a tab a weight from 1 to"
+            " 10: those of 10, which is the default, are taken first",
+        )
         add("--name", help="the campaign's name (default: the first URL's host)")
         add("--scope", choices=Campaign.Reach.values, help="how far links are followed (default: host)")
         add("--include", metavar="RE", action="append", help="only URLs in which this pattern is found")
@@ -54,6 +61,14 @@ class Command(BaseCommand):
         add("--depth", type=_depth, metavar="N", help="at most N links away from a seed")
         add("--pages", type=_positive, metavar="N", help="at most N URLs asked for")
         add("--delay", type=_seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
+        add("--burst", type=_burst, metavar="N", help="requests that may follow at once on a long pause (default: 1)")
+        add(
+            "--address-delay",
+            type=_seconds,
+            metavar="S",
+            help="seconds between two requests to a server address (default: a tenth of --delay, and none in networks"
+            " named by --allow-network)",
+        )
         add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
         add("--no-warc", action="store_true", help="do not keep the responses")
         add("--json", action="store_true", help="print the summary as one JSON object")
@@ -76,20 +91,19 @@ class Command(BaseCommand):
 
 def prepare(options: dict[str, Any]) -> Campaign:
     """The campaign that the options speak of: made, or found by its name and changed as they say."""
-    seeds = [*options["urls"], *_seed_file(options["seeds"])]
+    seeds = [*((_seed(text), MAX_WEIGHT) for text in options["urls"]), *_seed_file(options["seeds"])]
     if not seeds and not options["name"]:
         raise CommandError("nothing to crawl: give a URL or --seeds FILE", returncode=USAGE)
-    urls = [_seed(text) for text in seeds]
     Scope("any", [], options["include"] or (), options["exclude"] or ())  # refuses a bad pattern before all else
     with transaction.atomic():
-        return _prepared(options, urls)
+        return _prepared(options, seeds)
 
 
-def _prepared(options: dict[str, Any], urls: list[URL]) -> Campaign:
-    campaign = _campaign(options, urls)
+def _prepared(options: dict[str, Any], seeds: list[tuple[URL, int]]) -> Campaign:
+    campaign = _campaign(options, [url for url, _ in seeds])
     before = _scope_of(campaign) if campaign.runs.exists() else None
     _change(campaign, options)
-    campaigns.add_seeds(campaign, [url.fetch for url in urls])
+    campaigns.add_seeds(campaign, [(url.fetch, weight) for url, weight in seeds])
     campaigns.check_contact(campaign, options["resolve"])
     if before is not None and before != _scope_of(campaign):
         campaign.scope_changed = True
@@ -113,6 +127,8 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
         "max_depth": options["depth"],
         "max_pages": options["pages"],
         "delay_ms": options["delay"],
+        "burst": options["burst"],
+        "address_delay_ms": options["address_delay"],
         "contact": options["contact"],
         "store_warc": False if options["no_warc"] else None,
     }
@@ -279,7 +295,8 @@ def _seed(text: str) -> URL:
         raise CommandError(f"'{text}' cannot be crawled: {error}", returncode=USAGE) from None
 
 
-def _seed_file(name: str | None) -> list[str]:
+def _seed_file(name: str | None) -> list[tuple[URL, int]]:
+    """The seeds of a file with their weights."""
     if name is None:
         return []
     try:
@@ -288,8 +305,23 @@ def _seed_file(name: str | None) -> list[str]:
         raise CommandError(f"cannot read {name}: {error.strerror}", returncode=USAGE) from None
     except UnicodeDecodeError:
         raise CommandError(f"{name} is not a UTF-8 text file", returncode=USAGE) from None
-    lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
+    seeds = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                seeds.append(_seed_line(line))
+            except CommandError as error:
+                raise CommandError(f"{name}, line {number}: {error}", returncode=USAGE) from None
+    return seeds
+
+
+def _seed_line(line: str) -> tuple[URL, int]:
+    url, *weights = [part.strip() for part in line.strip().split("\t") if part.strip()]
+    if len(weights) > 1:
+        raise CommandError("more than a URL, a tab and a weight")
+    if weights and weights[0] not in map(str, range(1, MAX_WEIGHT + 1)):
+        raise CommandError(f"'{weights[0]}' is not a weight from 1 to {MAX_WEIGHT}")
+    return _seed(url), int(weights[0]) if weights else MAX_WEIGHT
 
 
 def _checked(parse: Any) -> Any:
@@ -316,6 +348,13 @@ def _positive(text: str) -> int:
     number = _whole(text)
     if not 1 <= number < 2**31:
         raise ArgumentTypeError("it must be at least 1 and at most 2147483647")
+    return number
+
+
+def _burst(text: str) -> int:
+    number = _whole(text)
+    if not 1 <= number <= MAX_BURST:
+        raise ArgumentTypeError(f"it must be at least 1 and at most {MAX_BURST}")
     return number
 
 
