@@ -9,11 +9,13 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
+from crawl.fetch.errors import Kind
 from crawl.fetch.resolver import parse_override, stays_here
-from crawl.models import Campaign, Page, Run, Seed
+from crawl.models import Campaign, Page, Run, Seed, Tally
 from frontier import counts
 from frontier import merge as merging
 from frontier.admission import Link, admit, waiting
+from frontier.blocking import sweep_marks
 from frontier.claim import wake
 from frontier.fill import refill
 from frontier.models import Queue
@@ -89,6 +91,7 @@ def start(campaign: Campaign) -> Run:
     # What a kill left reserved against the page limit is free again.
     Run.objects.filter(id=run.pk).update(state=Run.State.RUNNING, ended_at=None, taken=F("requests"))
     Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.RUNNING, reason="")
+    sweep_marks()  # blocks may have ended since; a run with nothing else to do would be over before the next sweep
     _admit_seeds(campaign)
     wake(campaign.pk)
     run.refresh_from_db()
@@ -116,6 +119,12 @@ def again(campaign: Campaign) -> Run:
         pages = Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False)
         pages.update(due_at=now, failures=0, **anew)
     return start(campaign)
+
+
+def blocks_lifted(sender: Any, using: str, **kwargs: Any) -> None:
+    """Links to blocked domains were left out: where there were any, pages must be read anew to find them."""
+    refused = Tally.objects.using(using).filter(kind=Kind.BLOCKED_DOMAIN, run__campaign=OuterRef("id"))
+    Campaign.objects.using(using).filter(Exists(refused)).update(scope_changed=True)
 
 
 def pause(campaign: Campaign, reason: str = "") -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Min, Sum
 
+from crawl.disk import shortage
 from crawl.models import Campaign, Page, Run, Tally
 from frontier import counts
 from frontier.admission import waiting as inbox_waiting
@@ -36,7 +37,7 @@ def standing(campaign: Campaign) -> Standing:
     if paused:
         waits = f"somebody to start it again: it was paused{f' ({paused.reason})' if paused.reason else ''}"
     else:
-        waits = "" if visiting or links else _reason(campaign)
+        waits = shortage() or ("" if visiting or links else _reason(campaign))
     return Standing(run, waiting.urls, waiting.hosts, visiting, links, errors, waits)
 
 

@@ -11,10 +11,12 @@ merge takes for what it is. A kill can never mean that a page counts as done and
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
 from django.db import Error as DatabaseError
 from django.db import OperationalError, close_old_connections, connections, transaction
@@ -38,6 +40,7 @@ RELEASE_SECONDS = 0.05
 # Outcomes that may wait before fetching pauses; each holds a page's bytes when WARC is on.
 BEHIND = 2_000
 RETRY_SECONDS = 1.0
+LAST_TRIES = 20  # after so many a process that is to end does not wait for the disk or the database any longer
 
 
 @dataclass(slots=True)
@@ -167,17 +170,20 @@ class Writer(threading.Thread):
     def _job(self, job: Callable[[], None]) -> None:
         try:
             job()
-        except DatabaseError as error:
+        except (DatabaseError, OSError) as error:
             log.warning("the database did not answer: %s", error)
             close_old_connections()
 
     def _store(self, batch: Batch) -> None:
-        """Stores a batch, however often the database must be asked."""
-        while True:
+        """Stores a batch, however often the database or the disk must be asked."""
+        for tries in count():
             try:
                 self._write(batch)
-            except OperationalError as error:  # restarted, locked, out of reach: it will come back
-                log.warning("the database did not take %d results, trying again: %s", len(batch.records), error)
+            except (OperationalError, OSError) as error:  # restarted, locked, out of reach, a full disk
+                log.warning("%d results could not be stored, trying again: %s", len(batch.records), error)
+                if self._closing and tries >= LAST_TRIES:
+                    log.error("%d results are given up: their pages are fetched again", len(batch.records))
+                    return
                 close_old_connections()
                 time.sleep(RETRY_SECONDS)
                 continue
@@ -201,7 +207,7 @@ class Writer(threading.Thread):
 
     def _write(self, batch: Batch) -> None:
         if not batch.archived_done:
-            batch.archived = self._archive.store(batch.records)
+            self._archive.store(batch.records, batch.archived)
             batch.archived_done = True
         if not batch.admitted_done:
             _refuse_blocked(batch.records)
@@ -229,8 +235,12 @@ class Writer(threading.Thread):
 
 
 def _refuse_blocked(records: list[Record]) -> None:
-    """Sorts out links to blocked domains; that they were there is counted."""
-    blocked = in_force().blocked({link.url.host for record in records for link in record.links})
+    """Sorts out links to domains that are blocked for good; that they were there is counted.
+
+    A block with an end is a pause: links to its hosts are kept, and wait on them until it ends.
+    """
+    ends = in_force().ends({link.url.host for record in records for link in record.links})
+    blocked = {host for host, end in ends.items() if end == math.inf}
     if blocked:
         for record in records:
             record.refused = [link for link in record.links if link.url.host in blocked]

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.db.models import Q
+from django.utils import timezone
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +13,8 @@ from crawl import campaigns
 from crawl.models import Campaign, Run, Tally, WarcFile
 from crawl.progress import counted, duration, size
 from frontier import counts
+from frontier.blocks import above
+from frontier.models import DomainBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class Summary:
     waiting_urls: int
     unreachable_hosts: int
     unreachable_urls: int
+    blocked_hosts: int
+    blocked_urls: int
+    blocked_by: str
     page_limit_reached: bool
     warc_files: list[str]
 
@@ -53,7 +60,8 @@ def summary(campaign: Campaign) -> Summary:
     run = Run.objects.filter(campaign=campaign).select_related("campaign").latest("number")
     tallies = list(Tally.objects.filter(run=run).order_by("kind"))
     waiting = counts.waiting(campaign.pk)
-    hosts, urls = counts.parked(campaign.pk)
+    parked = counts.parked(campaign.pk)
+    block = _block_of(parked.blocked_name) if parked.blocked_name else None
     files = WarcFile.objects.filter(directory__endswith=f"/{campaign.pk}").order_by("id")
     return Summary(
         campaign=campaign.name,
@@ -68,11 +76,21 @@ def summary(campaign: Campaign) -> Summary:
         links=run.links,
         hosts=waiting.hosts,
         waiting_urls=waiting.urls,
-        unreachable_hosts=hosts,
-        unreachable_urls=urls,
+        unreachable_hosts=parked.hosts,
+        unreachable_urls=parked.urls,
+        blocked_hosts=parked.blocked_hosts,
+        blocked_urls=parked.blocked_urls,
+        blocked_by=block.domain if block else "",
         page_limit_reached=campaigns.page_limit_reached(run),
         warc_files=[f"{row.directory}/{row.name}" for row in files],
     )
+
+
+def _block_of(host: str) -> DomainBlock | None:
+    """The block in force that covers a host, the widest where there are several."""
+    now = timezone.now()
+    rows = DomainBlock.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), domain__in=above(host))
+    return min(rows, key=lambda row: len(row.domain), default=None)
 
 
 def table(told: Summary, resume: str) -> Group:
@@ -84,8 +102,9 @@ def table(told: Summary, resume: str) -> Group:
     numbers.add_row("time", duration(told.seconds))
     numbers.add_row("hosts", f"{told.hosts:,}")
     numbers.add_row("answers", ", ".join(f"{status}: {count:,}" for status, count in told.status.items()) or "none")
-    if told.waiting_urls - told.unreachable_urls > 0:
-        numbers.add_row("still waiting", counted(told.waiting_urls - told.unreachable_urls, "URL"))
+    waiting = told.waiting_urls - told.unreachable_urls - told.blocked_urls
+    if waiting > 0:
+        numbers.add_row("still waiting", counted(waiting, "URL"))
     if told.warc_files:
         folder = told.warc_files[0].rpartition("/")[0]
         numbers.add_row("WARC", Text(f"{folder}/ ({counted(len(told.warc_files), 'file')})", overflow="fold"))
@@ -108,6 +127,12 @@ def advice(told: Summary, resume: str) -> list[str]:
         lines.append(
             f"{counted(told.unreachable_urls, 'URL')} left on {counted(told.unreachable_hosts, 'host')}"
             f" that did not answer; try again with: {resume}"
+        )
+    if told.blocked_urls:
+        one = f", one of them by the block of {told.blocked_by}" if told.blocked_by else ""
+        lines.append(
+            f"{counted(told.blocked_urls, 'URL')} left on {counted(told.blocked_hosts, 'host')} under a domain block"
+            f"{one}; see 'block list' and 'block remove', then go on with: {resume}"
         )
     if told.page_limit_reached and told.requests:
         lines.append("The page limit is reached; a larger --pages goes on from here.")

@@ -4,18 +4,21 @@ Beat ticks `dispatch`, `merge` and `sweep`; a worker that has given hosts back o
 the next one at once, so the ticks are only the safety net.
 """
 
-import shutil
+import logging
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
+from django.db import OperationalError, close_old_connections
 from django.db.models import Sum
 
 from crawl import campaigns
+from crawl.disk import shortage
 from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.resolver import parse_override
@@ -34,13 +37,15 @@ from trawl_project.collector import relax
 HOSTS_PER_MESSAGE = 32
 # Hosts are claimed this long before they are due; the fetch loop waits for the exact moment.
 HORIZON_MS = 1000
-MIN_FREE_BYTES = 256 * 1024 * 1024
 # Triggers closer than this to the last one are left to that one.
 DISPATCH_SPACING_SECONDS = 0.03
 MERGE_SPACING_SECONDS = 0.1
 # A merge costs at least a few fsyncs, so merges take up at most a quarter of the time.
 MERGE_REST = 3
 
+P = ParamSpec("P")
+
+log = logging.getLogger(__name__)
 plans = Plans()
 LEASE_MS = settings.LEASE_SECONDS * 1000
 
@@ -99,10 +104,25 @@ def after_commit(hosts: int, links: int) -> None:
         trigger_dispatch()
 
 
+def patient(task: Callable[P, None]) -> Callable[P, None]:
+    """A task that lets the next one try again when the disk or the database refuses for now."""
+
+    @wraps(task)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            task(*args, **kwargs)
+        except (OSError, OperationalError) as error:
+            log.warning("%s is tried again: %s", task.__name__, error)
+            close_old_connections()
+
+    return tried
+
+
 @shared_task
+@patient
 def dispatch() -> None:
     """Claims hosts that are due, as many as the workers have room for, and sends their visits."""
-    if not plans.running() or disk_is_full():
+    if not plans.running() or shortage():
         return
     room = capacity() - claims.leased()
     if room <= 0:
@@ -124,6 +144,7 @@ def messages(hosts: list[int]) -> Iterator[list[int]]:
 
 
 @shared_task
+@patient
 def visit(token: int, hosts: list[int]) -> None:
     """Visits hosts that were claimed under a token; returns when they are done, or soon after."""
     running = plans.running()
@@ -148,6 +169,7 @@ def quota(gap_ms: int, delay_ms: int | None) -> int:
 
 
 @shared_task
+@patient
 def merge() -> None:
     """Merges the inbox when it is worth while, goes on at once while there is more; sees whether a campaign is
     finished."""
@@ -167,6 +189,7 @@ def merge() -> None:
 
 
 @shared_task
+@patient
 def sweep() -> None:
     """Puts pages that are due again back into their queues; ends the marks of domain blocks that have expired."""
     if campaigns.feed_due():
@@ -178,11 +201,6 @@ def capacity() -> int:
     """Hosts that all live workers together can visit at once."""
     alive = Worker.objects.filter(seen_at__gt=now_ms() - WORKER_ALIVE_MS)
     return alive.aggregate(total=Sum("capacity"))["total"] or 0
-
-
-def disk_is_full() -> bool:
-    """Whether so little disk is left that a write may fail soon; then nothing new is begun."""
-    return shutil.disk_usage(settings.DATA_DIR).free < MIN_FREE_BYTES
 
 
 trigger_dispatch = Trigger(dispatch, DISPATCH_SPACING_SECONDS)

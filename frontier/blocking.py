@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from frontier.blocks import covering
@@ -34,6 +35,9 @@ SWEEP_STEPS = 20
 CLOCK_SKEW_MS = 60_000
 # The hosts that may have to be released, each half along a partial index of its own.
 MARKED = ("blocked", "reason = 'blocked' AND NOT blocked")
+
+# Sent in the transaction in which blocks end: using. Whoever left links out for them learns it here.
+lifted = Signal()
 
 
 class Added(NamedTuple):
@@ -88,6 +92,7 @@ def unblock(domains: Sequence[str], using: str = "default") -> int:
         if removed:
             _record(version, 0, removed, using)
             _release_below(domains, using)
+            lifted.send(None, using=using)
     return removed
 
 
@@ -110,6 +115,7 @@ def after_delete(sender: Any, instance: DomainBlock, using: str, **kwargs: Any) 
     """Brings the marks in line after a block was deleted; in its transaction."""
     _record(instance._version, 0, 1, using)  # type: ignore[attr-defined]
     _release_below([instance.domain], using)
+    lifted.send(None, using=using)
 
 
 def _next_version(using: str) -> int:
@@ -273,7 +279,9 @@ def lift_expired(using: str = "default") -> int:
                 last, looked_at = _next_hosts(f"{marked} AND {chosen}", params, last, using)
             total += looked_at
     value = int(now.timestamp() * 1000) - CLOCK_SKEW_MS
-    FrontierState.objects.using(using).update_or_create(name=LIFTED, defaults={"value": value})
+    with transaction.atomic(using=using):
+        FrontierState.objects.using(using).update_or_create(name=LIFTED, defaults={"value": value})
+        lifted.send(None, using=using)
     return total
 
 

@@ -124,18 +124,23 @@ class Blocks:
 
     def blocked(self, hosts: Collection[str]) -> set[str]:
         """Those hosts that are blocked."""
+        return set(self.ends(hosts))
+
+    def ends(self, hosts: Collection[str]) -> dict[str, float]:
+        """Those hosts that are blocked, and when their last block ends (seconds since 1970, inf for never)."""
         if self._filter is not None and not self._filter.domains:
-            return set()
+            return {}
         # The one of this moment: verdicts by an older filter must not get among those of a newer one.
         verdicts = self._verdicts
         now = time.time()
-        found, unsure = set(), []
+        found: dict[str, float] = {}
+        unsure = []
         for host in hosts:
             end = verdicts.get(host)
             if end is None or 0.0 < end <= now:
                 unsure.append(host)
             elif end:
-                found.add(host)
+                found[host] = end
         if unsure:
             ends = _confirmed(self._suspected(unsure), self._using)
             if len(verdicts) + len(unsure) > MAX_VERDICTS:

@@ -105,15 +105,29 @@ def live(campaign: int, using: str = "default") -> bool:
     return False
 
 
-def parked(campaign: int, using: str = "default") -> tuple[int, int]:
-    """(hosts, URLs) of a campaign that wait on hosts which are neither visited nor will be by themselves."""
+class Parked(NamedTuple):
+    """Hosts with URLs of a campaign that are neither visited nor will be by themselves, and those URLs: hosts that
+    did not answer, and blocked ones, with the name of one of these."""
+
+    hosts: int
+    urls: int
+    blocked_hosts: int
+    blocked_urls: int
+    blocked_name: str
+
+
+def parked(campaign: int, using: str = "default") -> Parked:
+    """What of a campaign waits for somebody. Counts the URLs of those hosts."""
+    found: dict[bool, tuple[int, int, str]] = {}
     with connections[using].cursor() as cursor:
         cursor.execute(
-            "SELECT count(*), coalesce(sum(n), 0) FROM"
-            f" (SELECT (SELECT count(*) {urls_of('q.id')}) AS n FROM frontier_queue q"
-            " JOIN frontier_host h ON h.id = q.host_id"
-            f" WHERE q.campaign = %s AND NOT h.active AND {has_urls('q.id')}) waiting",
+            "SELECT b, count(*), sum(n), min(name) FROM"
+            f" (SELECT h.blocked OR h.reason = 'blocked' AS b, h.name, (SELECT count(*) {urls_of('q.id')}) AS n"
+            " FROM frontier_queue q JOIN frontier_host h ON h.id = q.host_id"
+            f" WHERE q.campaign = %s AND (h.blocked OR NOT h.active) AND {has_urls('q.id')}) waiting GROUP BY b",
             [campaign],
         )
-        hosts, urls = cursor.fetchone()
-    return int(hosts), int(urls)
+        for blocked, hosts, urls, name in cursor.fetchall():
+            found[bool(blocked)] = int(hosts), int(urls), name
+    hosts, urls, _ = found.get(False, (0, 0, ""))
+    return Parked(hosts, urls, *found.get(True, (0, 0, "")))

@@ -1,7 +1,7 @@
 """The WARC files of the running campaigns, and which part of them the database has committed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,18 +25,20 @@ class Archive:
         self._ids: dict[str, int] = {}
         self._grown: dict[str, tuple[int, str]] = {}
 
-    def store(self, records: Iterable["Record"]) -> dict[int, Stored]:
+    def store(self, records: Sequence["Record"], stored: dict[int, Stored]) -> None:
         """Writes the answers of those records whose campaign keeps them, and syncs the files.
 
-        The result tells by the record's place in the list where its response record lies.
+        `stored` comes to tell by the record's place in the list where its response record lies; what it has
+        already is not written again, so that the same call goes on after an OSError.
         """
-        stored: dict[int, Stored] = {}
         used: dict[int, WarcWriter] = {}
         for place, record in enumerate(records):
             plan, response = record.outcome.target.plan, record.outcome.response
             if not plan.warc or response is None or not response.lines:
                 continue
             writer = used[plan.campaign] = self._writer(plan.campaign)
+            if place in stored:
+                continue
             exchange = _exchange(record)
             known = record.outcome.target.known
             if response.status == 304 and known and known.digest.startswith("sha1:"):
@@ -46,9 +48,16 @@ class Archive:
                 where = writer.write(exchange)
             stored[place] = Stored(self._id(where.file, plan.campaign), where.offset, where.digest)
         for campaign, writer in used.items():
-            for name, size in writer.flush(sync=True).items():
+            try:
+                grown = writer.flush(sync=True)
+            except OSError:
+                # What was not synced may be gone: it is written again, to another file.
+                for place, record in enumerate(records):
+                    if record.outcome.target.plan.campaign == campaign:
+                        stored.pop(place, None)
+                raise
+            for name, size in grown.items():
                 self._grown[name] = (size, str(self._folder(campaign)))
-        return stored
 
     def _writer(self, campaign: int) -> WarcWriter:
         writer = self._writers.get(campaign)

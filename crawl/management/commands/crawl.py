@@ -19,6 +19,7 @@ from django.db import transaction
 from rich.console import Console
 
 from crawl import campaigns, tasks
+from crawl.disk import shortage
 from crawl.fetch.engine import close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.resolver import parse_override
@@ -162,6 +163,8 @@ class Crawl:
         """Crawls until the end or an interruption."""
         lock = DataLock(settings.DATA_DIR)
         lock.take()
+        if missing := shortage():
+            raise CommandError(f"no {missing}", returncode=1)
         self.lock_is_there = lock.path.exists
         for damage in clean_up_after_a_kill():
             self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
@@ -195,7 +198,9 @@ class Crawl:
             return False
         else:
             if campaign.scope_changed:
-                self.console.print(f"The scope has changed; {_ONLY_NEW}", highlight=False, soft_wrap=True)
+                self.console.print(
+                    f"The scope has changed, or a domain block has ended; {_ONLY_NEW}", highlight=False, soft_wrap=True
+                )
             campaigns.start(campaign)
         return True
 
@@ -203,7 +208,11 @@ class Crawl:
         told = summary(self.campaign)
         self.console.print(f"Campaign '{self.campaign.name}' is finished: {told.pages:,} pages in run {told.run}.")
         if self.campaign.scope_changed:
-            self.console.print(f"Its scope has changed since; {_ONLY_NEW}", highlight=False, soft_wrap=True)
+            self.console.print(
+                f"Since then its scope has changed, or a domain block has ended; {_ONLY_NEW}",
+                highlight=False,
+                soft_wrap=True,
+            )
         self.console.print(f"Visit everything again: {self.resume} --again", soft_wrap=True, highlight=False)
         if self.options["json"]:
             print(json.dumps(told.as_dict()))
@@ -269,6 +278,7 @@ def _log_to_file() -> Path:
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().handlers = [handler]
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no news for the terminal
     return path
 
 
