@@ -5,14 +5,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
 from crawl.fetch.errors import Kind
 from crawl.fetch.resolver import parse_override, stays_here
 from crawl.models import Campaign, Page, Run, Seed, Tally
-from frontier import counts
+from frontier import counts, inbox
 from frontier import merge as merging
 from frontier.admission import Link, admit, waiting
 from frontier.blocking import sweep_marks
@@ -21,6 +21,7 @@ from frontier.fill import refill
 from frontier.models import Queue
 from frontier.politeness import now_ms
 from frontier.priority import RETRY, by_weight
+from frontier.router import inbox_alias
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 
 # Pages fed back into their queues in one go.
@@ -125,6 +126,18 @@ def blocks_lifted(sender: Any, using: str, **kwargs: Any) -> None:
     """Links to blocked domains were left out: where there were any, pages must be read anew to find them."""
     refused = Tally.objects.using(using).filter(kind=Kind.BLOCKED_DOMAIN, run__campaign=OuterRef("id"))
     Campaign.objects.using(using).filter(Exists(refused)).update(scope_changed=True)
+
+
+def lost_inbox() -> str:
+    """Which inbox is gone, with the links that waited in it; '' where all is well. Nothing is changed."""
+    return "" if inbox.belongs() else str(connections[inbox_alias("default")].settings_dict["NAME"])
+
+
+def go_on_without_inbox() -> None:
+    """Takes the inbox as it is; every campaign must read its pages anew to find the links that were in it."""
+    with transaction.atomic():
+        Campaign.objects.filter(Exists(Run.objects.filter(campaign=OuterRef("id")))).update(scope_changed=True)
+        inbox.adopt()
 
 
 def pause(campaign: Campaign, reason: str = "") -> None:

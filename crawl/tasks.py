@@ -211,6 +211,9 @@ trigger_merge = Trigger(merge, MERGE_SPACING_SECONDS)
 def _start_engine(**kwargs: Any) -> None:
     """A worker says that it has room as soon as it runs; nothing is dispatched before."""
     relax()
+    if lost := campaigns.lost_inbox():
+        log.error("%s was deleted or replaced: the links that waited in it are missing; run campaigns again", lost)
+        campaigns.go_on_without_inbox()
     engine(make_engine)
 
 

@@ -158,6 +158,7 @@ class Crawl:
         self.interrupted = threading.Event()
         self.resume = _resume_command(campaign)
         self.lock_is_there: Callable[[], bool] = bool
+        self.lost_links = False
 
     def run(self) -> int:
         """Crawls until the end or an interruption."""
@@ -165,6 +166,7 @@ class Crawl:
         lock.take()
         if missing := shortage():
             raise CommandError(f"no {missing}", returncode=1)
+        self._check_inbox()
         self.lock_is_there = lock.path.exists
         for damage in clean_up_after_a_kill():
             self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
@@ -184,6 +186,20 @@ class Crawl:
             self._end(fleet)
         return self._report()
 
+    def _check_inbox(self) -> None:
+        """Refuses to go on where links are missing, unless all pages are to be read anew."""
+        lost = campaigns.lost_inbox()
+        if lost and not self.options["again"]:
+            raise CommandError(
+                f"{lost} is not the inbox of this database: it was deleted or replaced, and the links that waited in it"
+                f" are missing. Put it back, or read all pages once more: {self.resume} --again",
+                returncode=1,
+            )
+        self.lost_links = bool(lost)
+        if lost:
+            campaigns.go_on_without_inbox()
+            self.campaign.refresh_from_db()
+
     def _start(self) -> bool:
         """Starts or goes on with a run; False when the campaign is finished and nothing was asked anew."""
         campaign = self.campaign
@@ -191,7 +207,7 @@ class Crawl:
         finished = campaign.status == Campaign.Status.FINISHED
         fresh_seeds = campaign.seeds.filter(admitted=False).exists()
         left = campaigns.left_over(campaign)
-        if finished and self.options["again"]:
+        if self.options["again"] and (finished or self.lost_links):
             campaigns.again(campaign)
         elif finished and not fresh_seeds and not left:
             self._print_finished()
