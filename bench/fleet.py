@@ -30,13 +30,15 @@ if not __package__:  # run as a file, which puts this folder on the path in plac
     sys.path[0] = str(ROOT)
 
 from bench import report  # noqa: E402
+from bench.arguments import Parser, absolute, whole  # noqa: E402
 from bench.fleet_processes import run_fleet  # noqa: E402
 from bench.machine import line, machine  # noqa: E402
 from bench.progress import Progress, clear  # noqa: E402
 from bench.report import Column  # noqa: E402
 from bench.storage import scratch_database  # noqa: E402
-from bench.stream import KINDS, Stream, Totals, lines  # noqa: E402
+from bench.stream import KINDS, MAX_LINKS, Stream, Totals, lines  # noqa: E402
 
+MOST_WORKERS = 128  # each has a file open while the stream is dealt out, and must be ready in START_SECONDS
 COLUMNS = (
     Column("offered_per_s", "links offered/s, canonicalisation included", ",.0f"),
     Column("new_per_s", "new URLs/s", ",.0f"),
@@ -68,9 +70,7 @@ def deal(stream: Stream, files: list[Path]) -> Totals:
 
 def run_all(options: argparse.Namespace) -> tuple[Totals, list[dict[str, Any]]]:
     """All rounds, each with a frontier of its own."""
-    if options.data:
-        options.data.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="trawl-fleet-", dir=options.data)).resolve()
+    scratch = Path(tempfile.mkdtemp(prefix="trawl-fleet-", dir=options.data))
     files = [scratch / f"pages-{number}" for number in range(options.workers)]
     rounds = []
     try:
@@ -98,21 +98,24 @@ def table(told: dict[str, Any]) -> Table:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="trawl bench fleet", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--urls", type=int, default=2_000_000, help="distinct URLs (default: %(default)s)")
-    parser.add_argument("--hosts", type=int, help="hosts to spread them over (default: a fifth of the URLs)")
+    parser = Parser("fleet", __doc__)
+    parser.add_argument("--urls", type=whole(), default=2_000_000, help="distinct URLs (default: %(default)s)")
+    parser.add_argument("--hosts", type=whole(), help="hosts to spread them over (default: a fifth of the URLs)")
     parser.add_argument("--stream", choices=KINDS, default="crawl")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=whole(most=MOST_WORKERS), default=2)
     parser.add_argument("--database", metavar="URL", help="any database of a PostgreSQL server; it is left alone")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=whole(), default=3)
     parser.add_argument("--json", action="store_true", help="the results as JSON; the table goes to standard error")
-    parser.add_argument("--data", type=Path, help="where to make the scratch directory (default: the temporary one)")
+    parser.add_argument(
+        "--data", type=absolute, help="where to make the scratch directory (default: the temporary one)"
+    )
     options = parser.parse_args()
     options.hosts = options.hosts or max(1, options.urls // 5)
-    if min(options.urls, options.hosts, options.rounds, options.workers) < 1:
-        parser.error("--urls, --hosts, --rounds and --workers must be positive")
+    if options.urls < options.workers * MAX_LINKS:
+        parser.error(f"{options.workers} workers have pages for all with --urls {options.workers * MAX_LINKS} or more")
+    parser.check_data(options.data)
+    if options.database is not None:
+        parser.check_postgresql(options.database)
     return options
 
 

@@ -39,6 +39,7 @@ if not __package__:  # run as a file, which puts this folder on the path in plac
     sys.path[0] = str(ROOT)
 
 from bench import report  # noqa: E402
+from bench.arguments import Parser, absolute, whole  # noqa: E402
 from bench.machine import machine  # noqa: E402
 from bench.measure import REFERENCE, TRAWL, UNINDEXED  # noqa: E402
 from bench.progress import clear  # noqa: E402
@@ -46,14 +47,14 @@ from bench.storage import scratch_database  # noqa: E402
 from bench.stream import KINDS  # noqa: E402
 from bench.visits import wait_politely  # noqa: E402
 
+MOST_CACHE_MB = 2_000_000  # SQLite takes the KiB as 32 bits with a sign
+
 
 def run_design(design: str, options: argparse.Namespace, label: str) -> dict[str, Any]:
     """One design through the stream in a fresh directory and database, then its restart.
 
     Raises CalledProcessError when it fails.
     """
-    if options.data:
-        options.data.mkdir(parents=True, exist_ok=True)
     data = tempfile.mkdtemp(prefix="trawl-bench-", dir=options.data)
     try:
         with scratch_database(options.database) as database:
@@ -96,31 +97,33 @@ def run_all(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="trawl bench frontier", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--urls", type=int, default=1_000_000, help="distinct URLs (default: %(default)s)")
-    parser.add_argument("--hosts", type=int, help="hosts to spread them over (default: a fifth of the URLs)")
+    parser = Parser("frontier", __doc__)
+    parser.add_argument("--urls", type=whole(), default=1_000_000, help="distinct URLs (default: %(default)s)")
+    parser.add_argument("--hosts", type=whole(), help="hosts to spread them over (default: a fifth of the URLs)")
     parser.add_argument("--stream", choices=KINDS, default="crawl")
     parser.add_argument("--drain", action="store_true", help="claim and complete everything in the end")
     parser.add_argument("--database", metavar="URL", help="any database of a PostgreSQL server; it is left alone")
     parser.add_argument("--vs-reference", action="store_true", help="run the reference designs too")
-    parser.add_argument("--reference-cache", type=int, metavar="MB", help="give the reference another SQLite cache")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--reference-cache",
+        type=whole(most=MOST_CACHE_MB),
+        metavar="MB",
+        help="give the reference another SQLite cache",
+    )
+    parser.add_argument("--rounds", type=whole(), default=3)
     parser.add_argument("--json", action="store_true", help="the results as JSON; the tables go to standard error")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the rate against the size")
-    parser.add_argument("--data", type=Path, help="where to make the scratch directories (default: the temporary one)")
+    parser.add_argument(
+        "--data", type=absolute, help="where to make the scratch directories (default: the temporary one)"
+    )
     options = parser.parse_args()
     options.hosts = options.hosts or max(1, options.urls // 5)
     options.drain = options.drain or options.stream == "sequential"
-    if options.data:
-        options.data = options.data.resolve()
-    if min(options.urls, options.hosts, options.rounds) < 1:
-        parser.error("--urls, --hosts and --rounds must be positive")
-    if options.database and not options.database.startswith(("postgres://", "postgresql://")):
-        parser.error("--database takes postgres://user:password@host:port/name; without it SQLite is measured")
-    if options.plot and not options.plot.parent.is_dir():  # better said now than in an hour
-        parser.error(f"--plot: there is no folder {options.plot.parent}")
+    if options.plot:
+        parser.check_plot(options.plot)
+    parser.check_data(options.data)
+    if options.database is not None:
+        parser.check_postgresql(options.database, "CHECKPOINT")
     return options
 
 
@@ -134,14 +137,17 @@ def main() -> int:
         return fail(f"{' '.join(error.cmd)} ended with {error.returncode}")
     except psycopg.Error as error:
         return fail(f"cannot use the PostgreSQL server ({str(error).splitlines()[0]})")
-    if options.plot:
-        from bench.plot import plot  # takes a second to import
-
-        plot(told, options.plot)
     console = Console(stderr=options.json, width=None if sys.stdout.isatty() else 140)
     console.print(report.table(told), report.table_by_size(told))
     if options.json:
         print(json.dumps(told, indent=1))
+    if options.plot:
+        from bench.plot import plot  # takes a second to import
+
+        try:
+            plot(told, options.plot)
+        except OSError as error:
+            return fail(f"cannot write {options.plot} ({error.strerror})")
     return 0 if told["exact"] else fail("a design does not hold exactly the URLs of the stream, or gave one twice")
 
 

@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+from bench.arguments import Parser, absolute, whole
 from bench.blocks import resident_mb, timed
 from bench.measure import BATCH_PAGES, set_up_django
 from bench.stream import PipedStream
@@ -45,12 +45,12 @@ CAMPAIGN, WORKERS, ASKED, PART = 1, 2, 400_000, 20_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--urls", type=int, default=1_000_000, help="distinct URLs, and keys")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = Parser("seen", __doc__)
+    parser.add_argument("--urls", type=whole(), default=1_000_000, help="distinct URLs, and keys")
+    parser.add_argument("--rounds", type=whole(), default=3)
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/15")
     parser.add_argument("--choices", default=",".join(CHOICES))
-    parser.add_argument("--data", type=Path, help="where the directories are made; default: a temporary one")
+    parser.add_argument("--data", type=absolute, help="where the directories are made; default: a temporary one")
     parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
@@ -59,7 +59,10 @@ def main() -> None:
         return
     choices = options.choices.split(",")
     if not set(choices) <= set(CHOICES):
-        parser.error(f"the choices are {', '.join(CHOICES)}")
+        parser.error(f"--choices takes some of {','.join(CHOICES)}")
+    parser.check_data(options.data)
+    if "redis" in choices:
+        parser.check_redis(options.redis)
     rounds: dict[str, list[dict[str, float]]] = {choice: [] for choice in choices}
     for number, choice in itertools.product(range(1, options.rounds + 1), choices):
         rounds[choice].append(one_round(choice, options))

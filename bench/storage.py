@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 PAGE_BYTES = 8192  # of PostgreSQL
+CONNECT_SECONDS = 10  # until a server counts as not there
 
 
 def bytes_on_disk(directory: Path) -> int:
@@ -104,7 +105,7 @@ def scratch_database(server: str | None) -> Iterator[str | None]:
         yield None
         return
     name = f"trawl_bench_{os.getpid()}"
-    with psycopg.connect(server, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
             yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))

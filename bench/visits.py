@@ -75,7 +75,7 @@ def measure_claims(design: Design, ledger: Ledger | None = None) -> dict[str, An
 
     Claims of CLAIM_HOSTS hosts with one URL each, every claim completed before the next; the same with
     BATCH_CLAIM_HOSTS hosts and up to BATCH_PER_HOST URLs of each (only of designs that cluster); and
-    completes of LARGE_COMPLETE visits that were claimed before.
+    completes of LARGE_COMPLETE visits that were claimed before. A shape that no URL is left for has no rates.
     """
     ledger = ledger if ledger is not None else Ledger()
     design.scatter()
@@ -106,6 +106,8 @@ def _round_trips(design: Design, ledger: Ledger, hosts: int, per_host: int, pref
         with completing:
             design.complete(visits)
     visited = len(ledger) - before
+    if not visited:
+        return {f"{prefix}visited": 0}
     return {
         f"{prefix}visited": visited,
         f"{prefix}claims_per_s": visited / sum(claiming.laps),
@@ -116,7 +118,7 @@ def _round_trips(design: Design, ledger: Ledger, hosts: int, per_host: int, pref
     }
 
 
-def _large_completes(design: Design, ledger: Ledger) -> float:
+def _large_completes(design: Design, ledger: Ledger) -> float | None:
     completing = Clock()
     before = len(ledger)
     for _ in range(LARGE_COMPLETES):
@@ -128,7 +130,7 @@ def _large_completes(design: Design, ledger: Ledger) -> float:
         ledger.add(visits)
         with completing:
             design.complete(visits)
-    return (len(ledger) - before) / completing.wall
+    return (len(ledger) - before) / completing.wall if completing.laps else None
 
 
 def drain(design: Design, ledger: Ledger, say: Any) -> dict[str, float]:

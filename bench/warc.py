@@ -7,7 +7,6 @@ The ways take turns, so a busy machine slows all of them; each shows its median 
 pages of a synthetic web (a folder with the package `synthweb`), else pages of 28 KB are made here.
 """
 
-import argparse
 import hashlib
 import io
 import random
@@ -26,6 +25,7 @@ from fastwarc.warc import WarcRecord, WarcRecordType
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from bench.arguments import Parser, whole
 from crawl.store import records
 
 STARTED = datetime(2026, 11, 30, 1, 2, 3, 123000, tzinfo=UTC)
@@ -155,11 +155,14 @@ WAYS: list[tuple[str, Callable[[list[bytes], int, io.BytesIO], None], int]] = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser("warc", __doc__)
     parser.add_argument("--rig", help="folder of the synthetic web")
-    parser.add_argument("--pages", type=int, default=300)
+    parser.add_argument("--pages", type=whole(), default=300)
     options = parser.parse_args()
-    pages = pages_of_rig(options.rig, options.pages) if options.rig else pages_made_here(options.pages)
+    try:
+        pages = pages_made_here(options.pages) if options.rig is None else pages_of_rig(options.rig, options.pages)
+    except ImportError:
+        parser.error(f"there is no package synthweb in {options.rig}; name with --rig the folder that holds it")
     times: dict[str, list[float]] = {name: [] for name, _, _ in WAYS}
     sizes: dict[str, int] = {}
     chosen = records.GZIP_LEVEL

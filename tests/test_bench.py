@@ -5,7 +5,6 @@ Those on PostgreSQL need TRAWL_TEST_DATABASE_URL, a server on which databases ma
 
 import json
 import os
-import re
 import subprocess
 import sys
 from array import array
@@ -16,12 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from bench import machine, report
+from bench import blocks, frontier, machine, report
+from bench.arguments import MOST, Parser
 from bench.design import Visit
 from bench.fleet import deal
 from bench.plot import plot
 from bench.rates import WINDOWS, Sample, rates
-from bench.stream import KINDS, Page, PipedStream, Stream, fingerprint, parsed
+from bench.stream import KINDS, Page, PipedStream, Stream, fingerprint, parsed, url_of
 from bench.visits import Ledger
 from frontier.urls import canonicalise
 
@@ -149,6 +149,108 @@ def test_the_machine_is_named() -> None:
     assert machine.line(told | {"postgresql": "15.1"}).endswith("PostgreSQL 15.1")
 
 
+# --- arguments ------------------------------------------------------------------------------------
+
+NUMBERS = [
+    ("frontier", "--urls"),
+    ("frontier", "--hosts"),
+    ("frontier", "--rounds"),
+    ("frontier", "--reference-cache"),
+    ("fleet", "--urls"),
+    ("fleet", "--hosts"),
+    ("fleet", "--rounds"),
+    ("fleet", "--workers"),
+    ("seen", "--urls"),
+    ("seen", "--rounds"),
+    ("blocks", "--domains"),
+    ("blocks", "--hosts"),
+    ("blocks", "--rounds"),
+    ("warc", "--pages"),
+]
+NO_SERVER = "postgres://root@127.0.0.1:1/x"
+WRONG = [
+    ("frontier", ["--plot", "/"], "cannot write / (Is a directory); name another file with --plot"),
+    ("frontier", ["--plot", "/no/such/folder/x.png"], "cannot write /no/such/folder/x.png"),
+    ("frontier", ["--plot", "/proc/x.png"], "cannot write /proc/x.png"),
+    ("frontier", ["--database", ""], "--database takes postgres://"),
+    ("frontier", ["--database", "mysql://h/d"], "--database takes postgres://"),
+    ("frontier", ["--database", "postgres://[::1/x"], "cannot use the PostgreSQL server"),
+    ("frontier", ["--database", "postgres://h:port/x"], "cannot use the PostgreSQL server"),
+    ("frontier", ["--database", NO_SERVER], "name with --database one that runs"),
+    ("frontier", ["--stream", "river"], "invalid choice: 'river'"),
+    ("frontier", ["--uris", "5"], "unrecognized arguments"),
+    ("fleet", ["--database", "mysql://h/d"], "--database takes postgres://"),
+    ("fleet", ["--database", NO_SERVER], "name with --database one that runs"),
+    ("fleet", ["--urls", "399", "--workers", "4"], "4 workers have pages for all with --urls 400 or more"),
+    ("fleet", ["--workers", "129"], "from 1 to 128"),
+    ("seen", ["--choices", "cache,tree"], "--choices takes some of none,cache,redis"),
+    ("seen", ["--choices", ""], "--choices takes some of none,cache,redis"),
+    ("seen", ["--redis", "http://127.0.0.1"], "--redis takes redis://"),
+    ("seen", ["--redis", "redis://127.0.0.1:port/1"], "cannot use the Redis server"),
+    ("seen", ["--redis", "redis://127.0.0.1:1/1"], "name one that runs with --redis"),
+    ("blocks", ["--domains", "19999"], "from 20,000 to 2,000,000,000"),
+    ("warc", ["--rig", "/proc"], "there is no package synthweb in /proc"),
+    ("warc", ["--rig", ""], "there is no package synthweb in"),
+]
+
+
+def refused(name: str, *words: str) -> str:
+    """What a bench says to arguments that it does not take, in its only line."""
+    command = [sys.executable, "-m", f"bench.{name}", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"trawl bench {name}: ")
+    return line
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_a_number_out_of_bounds_is_refused(name: str, option: str) -> None:
+    for number in ("0", "1" + "0" * 20, "many"):
+        assert f"argument {option}: give a whole number from" in refused(name, option, number)
+
+
+@pytest.mark.parametrize(("name", "words", "said"), WRONG)
+def test_a_wrong_argument_is_refused_in_one_line(name: str, words: list[str], said: str) -> None:
+    assert said in refused(name, *words)
+
+
+@pytest.mark.parametrize("name", ["frontier", "fleet", "seen", "blocks"])
+def test_a_folder_that_takes_no_files_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("/proc", "/proc/x", str(tmp_path / "file"), str(tmp_path / "file/x")):
+        assert f"cannot make files in {folder} (" in refused(name, "--data", folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_picture_is_left_as_it_was_by_the_look_whether_it_can_be_written(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.png", tmp_path / "new.png"
+    old.write_text("a picture")
+    for file in (old, new):
+        Parser("frontier", None).check_plot(file)
+    assert old.read_text() == "a picture"
+    assert not new.exists()
+
+
+def test_a_picture_that_cannot_be_written_in_the_end_does_not_take_the_figures_with_it(tmp_path: Path) -> None:
+    words = ["--urls", "100", "--rounds", "1", "--json", "--plot", "/dev/full"]
+    done = bench("frontier", *words, scratch=tmp_path, code=1)
+    assert json.loads(done.stdout)["exact"]
+    assert done.stderr.splitlines()[-1] == ("trawl bench frontier: cannot write /dev/full (No space left on device)")
+
+
+def test_as_many_hosts_as_may_be_asked_for_have_names_of_their_own() -> None:
+    # Names are told apart by the host modulo each of these, which have no common factor.
+    assert MOST < 99_999_989 * 24
+    assert url_of(0, 0) != url_of(99_999_989, 0)
+
+
+def test_the_fewest_domains_are_those_whose_filter_is_kept() -> None:
+    from frontier.blocks import CHUNK
+
+    assert blocks.LEAST_DOMAINS == CHUNK
+
+
 # --- frontier -------------------------------------------------------------------------------------
 
 
@@ -232,35 +334,32 @@ def test_the_tables_have_a_row_for_every_measure(told: dict[str, Any]) -> None:
 
 
 @needs_server
-def test_the_scratch_database_is_dropped_when_a_design_fails(tmp_path: Path) -> None:
-    words = ["--urls", "10", "--rounds", "1", "--database", SERVER, "--hosts", str(10**30)]  # no such array
-    done = bench("frontier", *words, scratch=tmp_path, code=1)
-    assert "ended with 1" in done.stderr.splitlines()[-1]
-    made = re.findall(r"/(trawl_bench_\d+) ", done.stderr)
+def test_the_scratch_database_is_dropped_when_a_design_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+
+    def failing(module: str, *words: str) -> dict[str, Any]:
+        made.append(words[words.index("--database") + 1].rpartition("/")[2])
+        raise subprocess.CalledProcessError(1, [module])
+
+    monkeypatch.setattr(frontier, "run_child", failing)
+    monkeypatch.setattr(sys, "argv", ["frontier", "--database", SERVER, "--data", str(tmp_path)])
+    assert frontier.main() == 1
+    assert capsys.readouterr().err == "trawl bench frontier: bench.measure ended with 1\n"
     with psycopg.connect(SERVER) as connection:
         left = connection.execute("SELECT 1 FROM pg_database WHERE datname = ANY(%s)", [made]).fetchall()
     assert made
     assert not left
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--urls", "0"], "must be positive"),
-        (["--database", "mysql://h/d"], "postgres://"),
-        (["--plot", "/no/such/folder/rate.png"], "/no/such/folder"),
-    ],
-)
-def test_wrong_words_are_told_before_anything_runs(tmp_path: Path, words: list[str], said: str) -> None:
-    done = bench("frontier", *words, scratch=tmp_path, code=2)
-    assert said in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize("name", ["frontier", "fleet"])
-def test_a_server_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None:
-    words = ["--urls", "100", "--rounds", "1", "--database", "postgres://root@127.0.0.1:1/x"]
-    last = bench(name, *words, scratch=tmp_path, code=1).stderr.splitlines()[-1]
-    assert last.startswith(f"trawl bench {name}: cannot use the PostgreSQL server")
+def test_a_shape_of_claims_that_no_url_is_left_for_has_no_rates(tmp_path: Path) -> None:
+    words = ["--urls", "1", "--stream", "sequential", "--vs-reference", "--rounds", "1", "--json"]
+    told = json.loads(bench("frontier", *words, scratch=tmp_path).stdout)
+    for design in told["designs"].values():
+        assert design["rounds"][0]["visited"] == 1
+        assert "claims_per_s" in design["median"]
+        assert not {"batch_claims_per_s", "completes_4096_per_s"} & set(design["median"])
 
 
 def test_a_line_that_ends_near_another_keeps_a_name_of_its_own(tmp_path: Path) -> None:
@@ -303,3 +402,16 @@ def test_the_choices_for_the_seen_set_are_measured(tmp_path: Path) -> None:
         assert 0 < measured["written"] <= 100
     assert "links offered, a second" in done.stdout
     assert not list((tmp_path / "bench").glob("*"))
+
+
+# --- domain blocks --------------------------------------------------------------------------------
+
+
+def test_more_hosts_than_blocked_domains_are_measured(tmp_path: Path) -> None:
+    words = ["--domains", str(blocks.LEAST_DOMAINS), "--hosts", "20001", "--rounds", "1", "--data", str(tmp_path)]
+    command = [sys.executable, "-m", "bench.blocks", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    (measured,) = json.loads(done.stdout.splitlines()[-1])["rounds"]
+    assert set(measured) == set(blocks.ROWS)
+    assert not list(tmp_path.iterdir())

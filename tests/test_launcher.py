@@ -342,7 +342,7 @@ def test_an_unknown_bench_is_answered_with_the_list(benches: Copy, name: str) ->
     assert not (benches.home / ".venv").exists()
 
 
-@pytest.mark.parametrize("name", ["frontier", "fleet", "warc"])
+@pytest.mark.parametrize("name", ["frontier", "fleet", "seen", "blocks", "warc"])
 def test_our_benches_are_listed_with_what_they_measure(name: str) -> None:
     result = subprocess.run(["sh", str(ROOT / "trawl"), "bench"], capture_output=True, text=True, timeout=60)
     first = (ROOT / f"bench/{name}.py").read_text().splitlines()[0]
