@@ -230,7 +230,7 @@ class Seen:
         self._index = self._index or SeenIndex(directory)
         for attempt in range(SEEN_TRIES):
             try:
-                self._index.refresh()
+                self._index.refresh(verify=False)  # the merge does that
                 break
             except (DamagedRun, FileNotFoundError) as damage:
                 self.problem = str(damage)

@@ -61,8 +61,9 @@ class SeenIndex:
             path.write_text(secrets.token_hex(16))
         return path.read_text().strip()
 
-    def refresh(self) -> None:
-        """Brings the mapped runs in line with the manifest. Raises DamagedRun when a file is not whole."""
+    def refresh(self, verify: bool = True) -> None:
+        """Brings the mapped runs in line with the manifest. Raises DamagedRun when a file is not whole, or, to
+        `verify`, does not hold what was written."""
         listed = SeenRun.objects.using(self.using).order_by("-entries", "id")
         rows = list(listed.values_list("kind", "file", "entries", "store"))
         if any(store != self.store for *_, store in rows):
@@ -70,11 +71,11 @@ class SeenIndex:
         for kind in (URL, NAME):
             known = self._runs[kind]
             self._runs[kind] = {
-                file: known.get(file) or self._load(file, entries) for k, file, entries, _ in rows if k == kind
+                file: known.get(file) or self._load(file, entries, verify) for k, file, entries, _ in rows if k == kind
             }
 
-    def _load(self, file: str, entries: int) -> Run:
-        run = runs.load(self.directory / file)
+    def _load(self, file: str, entries: int, verify: bool = True) -> Run:
+        run = runs.load(self.directory / file, verify)
         if len(run) != entries:
             raise runs.DamagedRun(f"{file}: {len(run)} keys, the manifest says {entries}")
         return run
@@ -162,7 +163,7 @@ class SeenIndex:
             held = self._runs[growth.kind]
             for file in growth.replaces:
                 del held[file]
-            held[growth.file] = self._load(growth.file, growth.size)
+            held[growth.file] = self._load(growth.file, growth.size, verify=False)
             if self._sieve is not None and growth.kind == URL:
                 self._sieve.extend(growth.fresh, growth.file, growth.replaces)
             for file in growth.replaces:

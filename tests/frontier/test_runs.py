@@ -110,3 +110,24 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_missing_file_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(DamagedRun, match="No such file"):
         runs.load(tmp_path / "x.run")
+
+
+@quick
+@given(entries=keys.filter(bool), where=st.integers(0, 1 << 20), bit=st.integers(0, 7), with_values=st.booleans())
+def test_a_bit_that_has_changed_is_damage(tmp_path: Path, entries, where, bit, with_values) -> None:
+    path = tmp_path / "a.run"
+    runs.write(path, len(entries), iter([run_of(entries, with_values)]), with_values)
+    data = bytearray(path.read_bytes())
+    data[where % len(data)] ^= 1 << bit
+    path.write_bytes(data)
+    with pytest.raises(DamagedRun):
+        runs.load(path)
+
+
+def test_a_file_of_an_older_version_has_no_checksum_and_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    runs.write(path, 1, iter([run_of({(1, 2): 3})]), with_values=True)
+    data = bytearray(path.read_bytes())
+    data[24:32] = bytes(8)
+    path.write_bytes(data)
+    assert content(runs.load(path)) == {(1, 2): 3}
