@@ -6,6 +6,8 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +16,10 @@ from frontier.urls import InvalidURL, canonicalise
 FORMATS = ("auto", "hosts", "domains", "adblock")
 BAD_LINES_TOLD = 20
 QUOTED_CHARS = 60
-# A longer line is taken for several, so that no file can fill the memory.
+# With its end. The rest of a longer line is passed over unread, so that no file can fill the memory.
 MAX_LINE_CHARS = 65_536
+# By so many lines that are neither empty nor comments a file is judged to be a list or none.
+JUDGED_LINES = 1_000
 GZIP_MAGIC = b"\x1f\x8b"
 
 # A name that is its own canonical form for sure: ASCII in lower case, no punycode to check, no number at the end,
@@ -27,12 +31,15 @@ _ANCHORED = re.compile(r"\|\|([^/^$|,~=!]+)\^?\|?").fullmatch
 # Options that leave a rule to block all requests to its domain.
 _WHOLE_DOMAIN = frozenset({"all", "important", "document", "doc"})
 _COSMETIC = re.compile(r"#@?[?$%]?#")
+# What the codec's "surrogateescape" makes of bytes that are not UTF-8.
+_NOT_UTF8 = re.compile(r"[\udc80-\udcff]").search
 # What hosts files say of the machine itself.
 _OWN_NAMES = frozenset(
     {
         *("localhost", "localhost.localdomain", "local", "broadcasthost", "0.0.0.0"),
         *("ip6-localhost", "ip6-loopback", "ip6-localnet", "ip6-mcastprefix"),
         *("ip6-allnodes", "ip6-allrouters", "ip6-allhosts"),
+        *("localhost4", "localhost4.localdomain4", "localhost6", "localhost6.localdomain6"),
     }
 )
 
@@ -47,6 +54,10 @@ class Bad(NamedTuple):
 
 class BadLine(ValueError):
     """Why a line cannot be read."""
+
+
+class NotAList(Exception):
+    """Why a file is taken for something else than a list."""
 
 
 def parse_domain(text: str) -> str:
@@ -66,6 +77,11 @@ def parse_domain(text: str) -> str:
     return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
 
 
+def is_top_level(domain: str) -> bool:
+    """Whether a domain in its canonical form is a single label, as "com", and no IP address."""
+    return "." not in domain and domain[0] != "["
+
+
 class BlockList:
     """Reads one list and counts what it held.
 
@@ -75,28 +91,50 @@ class BlockList:
 
     def __init__(self, kind: str = "auto") -> None:
         self._read = {"auto": _auto, "hosts": _hosts, "domains": _domain, "adblock": _adblock}[kind]
-        self.lines = self.bad_lines = self.names = 0
+        self.lines = self.comments = self.bad_lines = self.names = 0
         self.skipped: Counter[str] = Counter()
         self.bad: list[Bad] = []
 
     def domains(self, lines: Iterable[str]) -> Iterator[str]:
-        """The domains of the list in its order, with repeats; comments and empty lines do not count."""
-        for line in lines:
+        """The domains of the list in its order, with repeats. Raises NotAList."""
+        for line in self._judged(iter(lines)):
             self.lines += 1
             text = line.strip()
-            if not text or (text[0] == "#" and not _COSMETIC.match(text)):
+            if len(line) > MAX_LINE_CHARS:
+                self._complain(text, "the line is too long")
                 continue
-            if (name := self._plain(text)) and _PLAIN(name) and name not in _OWN_NAMES:
+            if not text or (text[0] == "#" and not _COSMETIC.match(text)):
+                self.comments += 1
+                continue
+            if (name := self._plain(text)) and "." in name and _PLAIN(name) and name not in _OWN_NAMES:
                 self.names += 1
                 yield name
                 continue
             try:
                 found = self._read(text, self.skipped)
             except (BadLine, InvalidURL) as error:
-                self._complain(text, str(error))
+                self._complain(text, "the line is not UTF-8" if _NOT_UTF8(text) else str(error))
                 continue
-            self.names += len(found)
-            yield from found
+            self.comments += found is None
+            self.names += len(found or ())
+            yield from found or ()
+
+    def _judged(self, lines: Iterator[str]) -> Iterator[str]:
+        """The lines, while they look like those of a list."""
+        for line in lines:
+            if "\0" in line:
+                raise NotAList(f"line {self.lines + 1:,} holds a NUL byte, as binary files and UTF-16 text do")
+            yield line
+            if self.lines - self.comments == JUDGED_LINES:
+                break
+        judged = self.lines - self.comments
+        if 2 * self.bad_lines > judged:
+            number, text, why = self.bad[0]
+            raise NotAList(
+                f"of its first {judged:,} lines with something in them {self.bad_lines:,} are bad;"
+                f" line {number:,}: '{text}': {why}"
+            )
+        yield from lines
 
     def _plain(self, text: str) -> str:
         """What is a name and nothing else in most lines; '' where this format has no such lines."""
@@ -111,7 +149,10 @@ class BlockList:
             self.bad.append(Bad(self.lines, short, why))
 
 
-def _auto(text: str, skipped: Counter[str]) -> list[str]:
+# How a format reads a line: its domains, or None for a comment. They raise BadLine and InvalidURL.
+
+
+def _auto(text: str, skipped: Counter[str]) -> list[str] | None:
     """Each line by its looks: lists of several kinds are often put together."""
     if (text[0] in "!|@[/" or "^" in text or _COSMETIC.search(text)) and not text.startswith(("[:", "[2", "[f")):
         return _adblock(text, skipped)
@@ -125,29 +166,53 @@ def _hosts(text: str, skipped: Counter[str]) -> list[str]:
     address, *names = text.partition("#")[0].split() or [""]
     if not _ADDRESS(address) or not names:
         raise BadLine("not an address with names behind it")
-    own = [name for name in names if name in _OWN_NAMES]
-    skipped["names of the machine itself"] += len(own)
-    return [parse_domain(name) for name in names if name not in _OWN_NAMES]
+    others = [name for name in names if name.lower() not in _OWN_NAMES]
+    if others and (fault := _sink_fault(address)):
+        raise BadLine(fault)
+    skipped["names of the machine itself"] += len(names) - len(others)
+    return [_listed(name) for name in others]
+
+
+@lru_cache(16)
+def _sink_fault(address: str) -> str:
+    """Why a hosts file that gives names this address does not block them, or ""."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return f"{address} is no IP address"
+    if ip.is_unspecified or ip.is_loopback:
+        return ""
+    return f"{address} is where these names are; only 0.0.0.0, 127.0.0.1, :: and ::1 block"
 
 
 def _domain(text: str, skipped: Counter[str]) -> list[str]:
     name = text.partition("#")[0].strip()
-    if name in _OWN_NAMES:
+    if name.lower() in _OWN_NAMES:
         skipped["names of the machine itself"] += 1
         return []
-    return [parse_domain(name)]
+    return [_listed(name)]
 
 
-def _adblock(text: str, skipped: Counter[str]) -> list[str]:
+def _listed(name: str) -> str:
+    """The canonical name of a domain in a list, where a single word or number is more likely to be something else."""
+    domain = parse_domain(name)
+    if is_top_level(domain):
+        raise BadLine("a top-level domain; use `trawl block add` for it")
+    if _ADDRESS(domain) and domain not in name:
+        raise BadLine(f"another way to write {domain}; use `trawl block add` for it")
+    return domain
+
+
+def _adblock(text: str, skipped: Counter[str]) -> list[str] | None:
     if text[0] == "!" or (text[0] == "[" and text[-1] == "]"):
-        return []
+        return None
     if text.startswith("@@"):
         skipped["exceptions (@@), which are not supported"] += 1
     elif _COSMETIC.search(text):
         skipped["rules that hide parts of pages"] += 1
     elif not text.startswith("||"):
         if _PLAIN(text):  # AdGuard and uBlock block any URL that has it in its address
-            return [text]
+            return [_listed(text)]
         skipped["rules for parts of URLs"] += 1
     else:
         rule, _, options = text.partition("$")
@@ -157,7 +222,7 @@ def _adblock(text: str, skipped: Counter[str]) -> list[str]:
         elif options and not _WHOLE_DOMAIN.issuperset(options.split(",")):
             skipped["rules whose options spare some requests"] += 1
         else:
-            return [parse_domain(match[1])]
+            return [_listed(match[1])]
     return []
 
 
@@ -182,10 +247,12 @@ class Source:
         return self._counted.bytes
 
     def lines(self) -> Iterator[str]:
-        """The lines. Raises Unreadable."""
+        """The lines, of one that is too long one character more than fits. Raises Unreadable."""
         try:
-            while line := self._text.readline(MAX_LINE_CHARS):
+            while line := self._text.readline(MAX_LINE_CHARS + 1):
                 yield line
+                while len(line) > MAX_LINE_CHARS and line[-1] != "\n":
+                    line = self._text.readline(MAX_LINE_CHARS + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise Unreadable(getattr(error, "strerror", None) or str(error)) from None
 

@@ -4,9 +4,12 @@ import gzip
 import io
 import os
 import pty
+import random
+import signal
 import subprocess
 import sys
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from frontier.blocking import block
 from frontier.models import DomainBlock
 from tests.cli.test_lookup_url import environment, run
 from tests.frontier.world import Killed, World, die
@@ -120,9 +124,9 @@ def test_import_goes_on_after_a_kill(frontier: World, monkeypatch, tmp_path: Pat
 
 
 def test_import_tells_bad_lines_by_number_and_what_it_skipped(frontier: World, tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("ok.test\n@@||good.test^\na..b\nx y\n" + "<p>\n" * 30)
+    (tmp_path / "list").write_text("ok.test\n@@||good.test^\na..b\nx y\n" + "<p>\n" * 30 + "ok.test\n" * 30)
     said = told("import", str(tmp_path / "list"))
-    assert "34 lines: 1 domain added, 0 already there, 1 skipped, 32 bad" in said
+    assert "64 lines: 1 domain added, 30 already there, 1 skipped, 32 bad" in said
     assert "skipped: 1 exceptions (@@), which are not supported" in said
     assert "line 3: 'a..b': host 'a..b' is not a valid name" in said
     assert "line 22: '<p>'" in said
@@ -139,13 +143,72 @@ def test_a_list_that_cannot_be_read_is_told_with_exit_code_2(frontier: World, tm
     assert caught.value.returncode == 2
 
 
-def test_what_is_no_list_at_all_is_told_with_exit_code_1(frontier: World, tmp_path: Path) -> None:
-    (tmp_path / "error.html").write_text("<html>\n<h1>404 Not Found</h1>\n")
+NO_LISTS = [
+    b"<html>\n<h1>404 Not Found</h1>\n",
+    b"".join(random.Random(n).randbytes(50) + b"\na\nx.test\n5\n" for n in range(3000)),
+    "".join(f"d{n}.example\n" for n in range(3000)).encode("utf-16"),
+]
+
+
+@pytest.mark.parametrize("data", NO_LISTS, ids=["html", "binary", "utf-16"])
+def test_what_is_no_list_is_refused_with_exit_code_1_and_nothing_is_stored(frontier, tmp_path, data: bytes) -> None:
+    (tmp_path / "none").write_bytes(data)
+    with pytest.raises(CommandError, match=r"none is no list: (?s:.)*nothing was stored; understood are") as caught:
+        told("import", str(tmp_path / "none"))
+    assert caught.value.returncode == 1
+    assert all(line.isprintable() for line in str(caught.value).splitlines())
+    assert domains() == []
+
+
+def test_a_list_without_a_domain_is_told(frontier: World, tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("/banner/\n##.ad\na..b\n")
     with pytest.raises(CommandError, match="holds no domain") as caught:
-        told("import", str(tmp_path / "error.html"))
+        told("import", str(tmp_path / "rules"))
     assert caught.value.returncode == 1
     (tmp_path / "empty").write_text("# nothing today\n")
     assert "1 line: 0 domains added" in told("import", str(tmp_path / "empty"))
+
+
+def test_ctrl_c_waits_for_the_transaction_and_tells_what_is_stored(frontier, monkeypatch, tmp_path: Path) -> None:
+    module = sys.modules["crawl.management.commands.block"]
+    monkeypatch.setattr(module, "CHUNK", 30)
+    (tmp_path / "list").write_text("".join(f"d{n}.example\n" for n in range(100)))
+    out, calls = io.StringIO(), count(1)
+
+    def interrupted(*args: Any) -> Any:
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return block(*args)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "block", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            call_command("block", "import", str(tmp_path / "list"), stdout=out, stderr=out)
+    assert out.getvalue() == "interrupted: 60 domains added, which stay blocked; the same command adds the rest\n"
+    assert len(domains()) == 60
+    assert "40 domains added, 60 already there" in told("import", str(tmp_path / "list"))
+
+
+def test_a_second_ctrl_c_does_not_wait(frontier: World, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("a.test\n")
+
+    def stuck(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    monkeypatch.setattr("crawl.management.commands.block.block", stuck)
+    with pytest.raises(KeyboardInterrupt):
+        told("import", str(tmp_path / "list"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_add_tells_that_a_top_level_domain_covers_much(frontier: World) -> None:
+    frontier.add("https://www.a.test/")
+    assert told("add", "test", "a.example", "2001:db8::1") == (
+        "3 domains blocked\ntest is a top-level domain: the block covers every host below .test\n"
+    )
+    assert blocked_hosts(frontier) == ["www.a.test"]
 
 
 def test_purge_wants_a_yes_and_takes_what_waits(frontier: World) -> None:

@@ -1,6 +1,7 @@
 """trawl block ...: domains that are never visited."""
 
 import re
+import signal
 import sys
 from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator
@@ -16,9 +17,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from crawl.lookup import USAGE, printable, standard_input
+from crawl.models import Campaign
 from crawl.progress import counted
 from frontier.blocking import block, unblock, walk
-from frontier.blocklists import FORMATS, BlockList, Source, Unreadable, open_list, parse_domain
+from frontier.blocklists import (
+    FORMATS,
+    BlockList,
+    NotAList,
+    Source,
+    Unreadable,
+    is_top_level,
+    open_list,
+    parse_domain,
+)
 from frontier.blocks import above
 from frontier.models import DomainBlock, Host
 from frontier.purge import extent, purge
@@ -33,8 +44,11 @@ requests in flight end, nothing more is asked for, and what waits stays where it
   trawl block test www.tracker.example    exit code 1 if one of the hosts is blocked
   trawl block purge tracker.example       deletes what waits there; see trawl block purge --help
 
-exit code: 0 done, 1 see above, or a list without a domain, 2 wrong usage or a file that cannot be read
+exit code: 0 done, 1 see above, or a file that is no list, 2 wrong usage or a file that cannot be read
 """
+UNDERSTOOD = """\
+nothing was stored; understood are hosts files (0.0.0.0 ads.example), a domain in each line, and Adblock rules
+(||ads.example^), all of them also as gzip"""
 PURGE = """\
 Deletes the URLs that wait on blocked hosts: of one domain with all names below it, or of all blocks.
 
@@ -105,6 +119,8 @@ class Command(BaseCommand):
         if done.known > changed:
             told.append(f"{done.known - changed:,} blocked already")
         self.stdout.write(", ".join(told))
+        for domain in filter(is_top_level, domains):
+            self.stdout.write(f"{domain} is a top-level domain: the block covers every host below .{domain}")
 
     def _change(self, domains: list[str], reason: str, expires: datetime | None) -> int:
         """Gives blocks that were there a new reason or a new end."""
@@ -125,20 +141,33 @@ class Command(BaseCommand):
         for domain in domains:
             if row := _covering(domain):
                 self.stdout.write(f"{domain} is still blocked, by {row.domain}")
+        names = list(Campaign.objects.filter(scope_changed=True).order_by("id").values_list("name", flat=True)[:4])
+        if removed and names:
+            told = ", ".join(f"'{printable(name)}'" for name in names[:3]) + (", ..." if len(names) > 3 else "")
+            self.stdout.write(
+                f"links that were left out meanwhile are found by reading pages once more (crawl --again): {told}"
+            )
 
     def _import(self, options: dict[str, Any]) -> None:
-        found, added = BlockList(options["format"]), 0
-        broken = ""
+        name, found = options["file"], BlockList(options["format"])
+        added, broken = 0, ""
         try:
-            name = options["file"]
             with open_list(name, standard_input() if name == "-" else None) as source:
                 for chunk in self._chunks(source, found):
-                    added += block(chunk, options["reason"], options["expires"]).added
+                    with _whole():
+                        added += block(chunk, options["reason"], options["expires"]).added
         except Unreadable as error:
-            broken = f"cannot read {printable(options['file'])}: {error}"
-        self._mark()
+            broken = f"cannot read {printable(name)}: {error}"
+        except NotAList as error:
+            raise CommandError(f"{printable(f'{name} is no list: {error}')}\n{UNDERSTOOD}", returncode=1) from None
+        except KeyboardInterrupt:
+            self.stderr.write(
+                f"interrupted: {counted(added, 'domain')} added, which stay blocked; the same command adds the rest"
+            )
+            raise
         if found.lines or not broken:
             self._summary(found, added)
+        self._mark()
         if broken:
             raise CommandError(broken, returncode=USAGE)
         if found.bad_lines and not found.names:
@@ -243,6 +272,25 @@ class Command(BaseCommand):
         with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
             task = bar.add_task(what, total=total, told="")
             yield lambda done, told: bar.update(task, completed=done, told=told)
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Puts Ctrl-C off to the end of a transaction, so that it is known what is stored; a second one ends it at once."""
+    pressed = False
+
+    def note(*args: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)  # which `before` may ignore, as under nohup
 
 
 def _by_name() -> Iterator[DomainBlock]:
