@@ -139,28 +139,21 @@ def _hosts(
     sql = dialect(using)
     # A host with several queues divides the quota among those that have something.
     full = f" AND {has_urls('q.id')}" if len(campaigns) > 1 else ""
-    # Only of few hosts more is known than where their URLs are: a column for each of that would cost as much as the
-    # rest. And a list of parameters, since a sub-query is asked for every row.
-    wanted_of = ", ".join(["%s"] * len(campaigns)) or "NULL"
     rows = sql.select(
         cursor,
-        "host, name, due_at, gap_ms, queue, campaign, odd",
-        "FROM (SELECT h.id AS host, h.name, l.due_at, l.gap_ms, q.id AS queue, q.campaign,"
-        " CASE WHEN h.failures <> 0 OR h.delay_ms IS NOT NULL OR h.reason <> '' THEN 1 END AS odd"
-        f" FROM frontier_leasedhost l JOIN frontier_host h ON h.id = l.id & {HOST_MASK}"
-        f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN ({wanted_of})"
+        "host, name, due_at, gap_ms, delay_ms, failures, reason, queue, campaign",
+        "FROM (SELECT h.id AS host, h.name, l.due_at, l.gap_ms, h.delay_ms, h.failures, h.reason, q.id AS queue,"
+        f" q.campaign FROM frontier_leasedhost l JOIN frontier_host h ON h.id = l.id & {HOST_MASK}"
+        f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN {sql.rows('id bigint')}"
         f"{full} WHERE l.id >= %s AND l.id <= %s ORDER BY l.id) opened",
-        [*campaigns, leased_key(0, lease), leased_key(HOST_MASK, lease)],
+        [sql.pack(campaigns), leased_key(0, lease), leased_key(HOST_MASK, lease)],
     )
     if only is not None:
         rows = [row for row in rows if row[0] in only]
-    told = _told(cursor, using, [row[0] for row in rows if row[6]])
     visits: dict[int, Visit] = {}
     owners: dict[int, tuple[int, Visit]] = {}
-    for host, name, due, gap, queue, campaign, _ in rows:
-        visit = visits.get(host)
-        if visit is None:
-            visit = visits[host] = Visit(host, name, lease, due, gap, *told.get(host, (None, 0, "")), [])
+    for host, name, due, gap, delay, failures, reason, queue, campaign in rows:
+        visit = visits.setdefault(host, Visit(host, name, lease, due, gap, delay, failures, reason, []))
         if queue is not None:
             owners[queue] = campaign, visit
     shares = Counter(visit.host for _, visit in owners.values())
@@ -172,20 +165,6 @@ def _hosts(
         campaign, visit = owners[row >> (PRIORITY_BITS + SEQUENCE_BITS)]
         visit.urls.append(QueuedVisit(row, campaign, ref, depth))
     return visits
-
-
-def _told(cursor: Any, using: str, hosts: list[int]) -> dict[int, tuple[int | None, int, str]]:
-    """Delay, failures and reason of hosts that have any."""
-    if not hosts:
-        return {}
-    sql = dialect(using)
-    rest = f"FROM frontier_host WHERE id IN {sql.rows('id bigint')}"
-    return {
-        host: (delay, failures, reason)
-        for host, delay, failures, reason in sql.select(
-            cursor, "id, delay_ms, failures, reason", rest, [sql.pack(sorted(set(hosts)))]
-        )
-    }
 
 
 def renew(leases: Iterable[int], *, lease_ms: int, using: str = "default") -> None:
