@@ -1,11 +1,12 @@
 """PostgreSQL: rows go in by COPY or as one JSON parameter; rows are locked in key order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psycopg
 from django.db import connections, transaction
 
 from frontier.sql.packing import pack as pack
@@ -44,21 +45,36 @@ def lock_rows(cursor: Any, table: str, condition: str, params: Sequence[Any]) ->
     cursor.execute(f"SELECT id FROM {table} WHERE {condition} ORDER BY id FOR UPDATE", params)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
+def _escaped(texts: Sequence[str]) -> Sequence[str]:
+    """Texts as the text format of COPY has them. Most have nothing to escape, and to see that takes a tenth of
+    the time of looking at each."""
+    everything = "".join(texts)
+    if not any(sign in everything for sign in _ESCAPES):
+        return texts
+    return [text.translate(_TRANSLATION) for text in texts]
 
 
-# How a value of a type is written in the text format of COPY; the others as they are.
-_TEXT: dict[str, Callable[[Any], str]] = {"text": _escaped, "bytea": lambda value: "\\\\x" + value.hex()}
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TRANSLATION = str.maketrans(_ESCAPES)
 
 
 def insert(cursor: Any, table: str, names: str, columns: Sequence[Sequence[Any]]) -> None:
-    """Adds rows by COPY, given as columns with names and types, e.g. 'id bigint, name text'."""
+    """Adds rows, given as columns with names and types, e.g. 'id bigint, name text'.
+
+    By COPY, except for rows with bytes: those are few and long, and go in as they are, without being spelled out.
+    """
     parts = [part.split() for part in names.split(",")]
-    texts = [map(_TEXT.get(kind, str), column) for (_, kind), column in zip(parts, columns, strict=True)]
-    statement = f"COPY {table}({', '.join(name for name, _ in parts)}) FROM STDIN"
-    with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
-        copy.write("".join(["\t".join(row) + "\n" for row in zip(*texts, strict=True)]))
+    taken = ", ".join(name for name, _ in parts)
+    if any(kind == "bytea" for _, kind in parts):
+        marks = ", ".join(["%b"] * len(parts))
+        # Not Django's cursor, which would put the values into the text of the statement.
+        with cursor.db.wrap_database_errors, psycopg.Cursor(cursor.db.connection) as binary:
+            binary.executemany(f"INSERT INTO {table}({taken}) VALUES ({marks})", list(zip(*columns, strict=True)))
+        return
+    texts = [_escaped(column) if kind == "text" else column for (_, kind), column in zip(parts, columns, strict=True)]
+    row = "\t".join(["%s"] * len(parts)) + "\n"
+    with cursor.db.wrap_database_errors, cursor.copy(f"COPY {table}({taken}) FROM STDIN") as copy:
+        copy.write("".join(map(row.__mod__, zip(*texts, strict=True))))
 
 
 def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Sequence[int]) -> None:

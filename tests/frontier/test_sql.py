@@ -16,8 +16,9 @@ from tests.frontier.world import World
 from trawl_project.sqlite import AUTOCHECKPOINT_PAGES
 
 COUNTS = [0, 1, 9, 10, 11, 10_000, 10_001, 21_117]
-# No tab, which no URL has; line breaks are in the columns of the inbox, which hold many texts each.
 TEXTS = [
+    "/a\tb\t",
+    "/a\rb\r\n",
     "/",
     "",
     "/\\",
