@@ -3,7 +3,7 @@
 All files are first made ready in a folder `restoring` beside their final place; a SQLite database is migrated
 and mended there. Then they are renamed into place, and what was there before into a folder `replaced-TIME`.
 On PostgreSQL the rest is one transaction, see crawl/restore_postgresql.py. So whatever fails on the way, the
-old data is where it was; after a kill between the renames it is in `replaced-TIME`.
+old data is where it was; what a kill between the renames left is undone by the next restore, see crawl/renames.py.
 
 The snapshot is only read: databases are copied, and the files that are linked to are never changed.
 """
@@ -11,8 +11,8 @@ The snapshot is only read: databases are copied, and the files that are linked t
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from crawl import restore_postgresql
 from crawl.local import ALIVE_MS, is_alive
 from crawl.models import Campaign, WarcFile, Worker
 from crawl.progress import size as said
+from crawl.renames import Renames, all_or_none, carry_out, relative, settle, unfinished
 from crawl.snapshot import SPARE_BYTES, Manifest, SnapshotError, read_manifest, verify
 from crawl.steps import Steps
 from frontier.claim import free_all_leases
@@ -33,8 +34,8 @@ from frontier.models import SeenRun
 from frontier.politeness import now_ms
 from frontier.router import inbox_alias
 from frontier.seen.index import SeenIndex
-from frontier.seen.runs import sync_directory
 from frontier.snapshot import Progress, database_files, put, sync_file, sync_tree
+from trawl_project.cli import plain_connection
 
 STAGING = "restoring"
 # What SQLite keeps beside a database; a WAL of the old file would be played into the new one.
@@ -88,6 +89,16 @@ def readable(directory: Path, using: str = "default") -> Manifest:
     return manifest
 
 
+def settle_unfinished(using: str = "default") -> tuple[Renames, bool] | None:
+    """Undoes a restore that was cut short, if there is one, or finds it whole; the caller holds the DataLock.
+
+    Returns it, and whether it was whole.
+    """
+    data = Path(settings.DATA_DIR)
+    renames = unfinished(data)
+    return None if renames is None else (renames, settle(data, renames, _is_committed(using)))
+
+
 def restore(
     directory: Path, manifest: Manifest, *, replace: bool = False, using: str = "default", steps: Steps | None = None
 ) -> Restored:
@@ -102,10 +113,17 @@ def restore(
     verify(directory, manifest, steps.begin("checking", manifest.bytes))
     with _staged(places):
         _stage(directory, places, manifest, steps)
-        aside = f"replaced-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+        data = Path(settings.DATA_DIR)
+        renames = Renames(
+            snapshot=str(directory),
+            replace=replace,
+            aside=f"replaced-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}",
+            folders=sorted({relative(place.base, data) for place in places}),
+            staging=STAGING,
+        )
         if manifest.database == "sqlite":
-            return _restore_sqlite(directory, manifest, places, aside, using)
-        return _restore_postgresql(directory, manifest, places, aside, using, steps)
+            return _restore_sqlite(directory, manifest, places, renames, using)
+        return _restore_postgresql(directory, manifest, places, renames, using, steps)
 
 
 # --- before ---------------------------------------------------------------------------------------------
@@ -152,16 +170,16 @@ def _check_target(places: list[Place], replace: bool, using: str) -> None:
     if connections[using].vendor == "postgresql":
         there += restore_postgresql.held(using)
     if there and not replace:
-        raise SnapshotError(f"there is a crawl already ({there[-1]}); --replace puts it aside")
+        raise SnapshotError(f"there is data already ({there[-1]}); --replace puts it aside")
 
 
 def _live_workers(places: list[Place], using: str) -> list[str]:
     """Workers on the database that is there now; none where it cannot be read, for that is a reason to restore."""
     if any(place.alias == using and not place.final.exists() for place in places):
         return []
-    connection, machine = connections[using], socket.gethostname()
+    machine = socket.gethostname()
     try:
-        with connection.cursor() as cursor:
+        with plain_connection(using) as connection, connection.cursor() as cursor:
             if Worker._meta.db_table not in connection.introspection.table_names(cursor):
                 return []
             cursor.execute(
@@ -170,11 +188,9 @@ def _live_workers(places: list[Place], using: str) -> list[str]:
             )
             names = [name for (name,) in cursor.fetchall()]
     except DatabaseError:
-        if connection.vendor == "postgresql":
+        if connections[using].vendor == "postgresql":
             raise
         return []
-    finally:
-        connection.close()
     return [name for name in names if name.rpartition("-")[0] != machine or is_alive(int(name.rpartition("-")[2]))]
 
 
@@ -228,53 +244,40 @@ def _put(source: Path, target: Path, size: int, link: bool, progress: Progress) 
         put(file, target, size, progress, link=link)
 
 
-def _swap(places: list[Place], aside: str, undo: ExitStack) -> list[str]:
-    """Renames everything: the old away, the new into place. Returns the folders with the old."""
-    kept: dict[Path, None] = {}
+@contextmanager
+def _brought_in(places: list[Place], renames: Renames, using: str) -> Iterator[list[str]]:
+    """All renames, undone after an error; gives the folders with the old. The main database is the first to go and
+    the last to come."""
+    data = Path(settings.DATA_DIR)
     for place in reversed(places):
         for old in place.old():
-            target = place.base / aside / old.relative_to(place.base)
-            if place.base / aside not in kept:
-                kept[place.base / aside] = None
-                undo.callback(_remove_empty, place.base / aside)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _rename(old, target, undo)
-    for place in places:
-        if place.staged.exists():
-            if not place.alias:
-                place.final.parent.mkdir(exist_ok=True)
-            _rename(place.staged, place.final, undo)
-    for folder in {folder for place in places for folder in (place.final.parent, place.base)}:
-        sync_directory(folder)
-    return [str(folder) for folder in kept]
+            target = place.base / renames.aside / old.relative_to(place.base)
+            renames.away.append((relative(old, data), relative(target, data)))
+    renames.into.extend((relative(p.staged, data), relative(p.final, data)) for p in places if p.staged.exists())
+    with all_or_none(data, renames, _is_committed(using)):
+        carry_out(data, renames)
+        yield [str(folder) for folder in renames.kept(data)]
 
 
-def _rename(source: Path, target: Path, undo: ExitStack) -> None:
-    source.rename(target)
-    undo.callback(target.rename, source)
-
-
-def _remove_empty(folder: Path) -> None:
-    """Removes a folder with the folders in it, as far as they hold no file."""
-    for path, _, _ in os.walk(folder, topdown=False):
-        with suppress(OSError):
-            os.rmdir(path)
+def _is_committed(using: str) -> Callable[[Renames], bool]:
+    """Whether the database belongs to the files, once all are renamed."""
+    if connections[using].vendor == "postgresql":
+        return lambda renames: restore_postgresql.is_loaded(renames.aside, using)
+    return lambda renames: True
 
 
 # --- databases --------------------------------------------------------------------------------------------
 
 
-def _restore_sqlite(directory: Path, manifest: Manifest, places: list[Place], aside: str, using: str) -> Restored:
+def _restore_sqlite(directory: Path, manifest: Manifest, places: list[Place], renames: Renames, using: str) -> Restored:
     with _pointed_at_staged(places):
         for place in places:
             if place.alias:
                 call_command("migrate", database=place.alias, interactive=False, verbosity=0)
         missing = _mend(directory, manifest, places, using)
         campaigns = _unfinished(using)
-    with ExitStack() as undo:
-        kept = _swap(places, aside, undo)
-        undo.pop_all()
-    return Restored(manifest, campaigns, missing, kept)
+    with _brought_in(places, renames, using) as kept:
+        return Restored(manifest, campaigns, missing, kept)
 
 
 @contextmanager
@@ -298,18 +301,16 @@ def _pointed_at_staged(places: list[Place]) -> Iterator[None]:
 
 
 def _restore_postgresql(
-    directory: Path, manifest: Manifest, places: list[Place], aside: str, using: str, steps: Steps
+    directory: Path, manifest: Manifest, places: list[Place], renames: Renames, using: str, steps: Steps
 ) -> Restored:
     progress = steps.begin(
         "database", sum((directory / f"database/{t.name}.copy").stat().st_size for t in manifest.tables)
     )
-    with ExitStack() as undo:
-        with transaction.atomic(using=using):
-            schema = restore_postgresql.load(directory / "database", manifest, aside.replace("-", "_"), using, progress)
-            missing = _mend(directory, manifest, places, using)
-            campaigns = _unfinished(using)
-            kept = _swap(places, aside, undo)
-        undo.pop_all()
+    with ExitStack() as until_committed, transaction.atomic(using=using):
+        schema = restore_postgresql.load(directory / "database", manifest, renames.aside, using, progress)
+        missing = _mend(directory, manifest, places, using)
+        campaigns = _unfinished(using)
+        kept = until_committed.enter_context(_brought_in(places, renames, using))
     restore_postgresql.analyze(manifest, using)
     return Restored(manifest, campaigns, missing, [*kept, *([f"the schema {schema}"] if schema else [])])
 

@@ -11,13 +11,12 @@ from django.core.management import call_command
 from django.db import OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from crawl.models import Campaign
 from crawl.snapshot import Manifest, SnapshotError
-from frontier.models import Host
 from frontier.snapshot import BLOCK, Progress, Table, listed, quoted
+from trawl_project.cli import plain_connection
 
-# What somebody would miss: tables that a migration has just made have no rows here.
-MISSED = (Campaign._meta.db_table, Host._meta.db_table, "auth_user")
+# Filled by migrating. Whatever is in any other table, somebody would miss.
+MADE_BY_MIGRATING = {"auth_permission", "django_content_type", "django_migrations"}
 # How long to wait for those who use the tables; a worker that was not seen may be one of them.
 LOCK_SECONDS = 10
 
@@ -26,48 +25,70 @@ def held(using: str) -> list[str]:
     """The database, if something is in it that would be missed."""
     connection = connections[using]
     with connection.cursor() as cursor:
-        tables = connection.introspection.table_names(cursor)
-        for table in MISSED:
-            if table in tables:
-                cursor.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1")
-                if cursor.fetchone():
-                    return [f"database {connection.settings_dict['NAME']}"]
-    return []
+        table = _first_held(cursor, _our_tables(connection, cursor))
+    return [f"database {connection.settings_dict['NAME']} has rows in {table}"] if table else []
+
+
+def _our_tables(connection: Any, cursor: Any) -> list[str]:
+    there = set(connection.introspection.table_names(cursor))
+    return sorted({*connection.introspection.django_table_names(), "django_migrations"} & there)
 
 
 def load(directory: Path, manifest: Manifest, aside: str, using: str, progress: Progress) -> str:
     """Replaces all tables by the snapshot's; returns the schema that has the old ones, '' when they were empty."""
-    connection = connections[using]
-    missed = bool(held(using))
+    connection, schema = connections[using], aside.replace("-", "_")
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-        moved = _move_tables(connection, cursor, aside)
+        moved = _move_tables(connection, cursor, schema)
+        # Asked only now that nobody can add a row any more.
+        is_held = _first_held(cursor, moved, f"{quoted(schema)}.") is not None
         _make_tables(connection, manifest)
         cursor.execute("TRUNCATE " + listed([table.name for table in manifest.tables]))
         for table in manifest.tables:
             _fill(cursor, table, directory / f"{table.name}.copy", progress)
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # no table can be altered while one is to be checked
         call_command("migrate", database=using, interactive=False, verbosity=0)
-        if moved and not missed:
-            cursor.execute(f"DROP SCHEMA {quoted(aside)} CASCADE")
-    return aside if missed else ""
+        if moved and not is_held:
+            cursor.execute(f"DROP SCHEMA {quoted(schema)} CASCADE")
+        cursor.execute("COMMENT ON TABLE django_migrations IS %s", [_mark(aside)])
+    return schema if is_held else ""
 
 
-def _move_tables(connection: Any, cursor: Any, aside: str) -> bool:
+def _mark(aside: str) -> str:
+    return f"trawl restore {aside}"
+
+
+def is_loaded(aside: str, using: str) -> bool:
+    """Whether the transaction of that `load` was committed."""
+    with plain_connection(using) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT obj_description(to_regclass('django_migrations'), 'pg_class')")
+        return bool(cursor.fetchone()[0] == _mark(aside))
+
+
+def _first_held(cursor: Any, tables: list[str], prefix: str = "") -> str | None:
+    """The first table with rows that somebody would miss."""
+    for table in tables:
+        if table not in MADE_BY_MIGRATING:
+            cursor.execute(f"SELECT 1 FROM {prefix}{quoted(table)} LIMIT 1")
+            if cursor.fetchone():
+                return table
+    return None
+
+
+def _move_tables(connection: Any, cursor: Any, schema: str) -> list[str]:
     """Moves what is there, if anything, to a schema of its own, with indexes and sequences."""
-    there = set(connection.introspection.table_names(cursor))
-    tables = sorted({*connection.introspection.django_table_names(), "django_migrations"} & there)
+    tables = _our_tables(connection, cursor)
     if not tables:
-        return False
-    cursor.execute(f"CREATE SCHEMA {quoted(aside)}")
+        return []
+    cursor.execute(f"CREATE SCHEMA {quoted(schema)}")
     try:
         for table in tables:
-            cursor.execute(f"ALTER TABLE {quoted(table)} SET SCHEMA {quoted(aside)}")
+            cursor.execute(f"ALTER TABLE {quoted(table)} SET SCHEMA {quoted(schema)}")
     except OperationalError as error:
         raise SnapshotError(
             f"other processes use the database ({str(error).strip()}); stop the workers, beat and the web server first"
         ) from None
-    return True
+    return tables
 
 
 def _make_tables(connection: Any, manifest: Manifest) -> None:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import shutil
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from crawl.steps import Steps
 from crawl.store.warc import MAX_FILE_BYTES
 from frontier.models import Host, Inbox, QueuedUrl
 from frontier.snapshot import BLOCK, Moment, Progress, Table, database_files, moment, put, sync_file, sync_tree
+from trawl_project.cli import plain_connection
 from trawl_project.version import VERSION
 
 FORMAT = 1
@@ -127,6 +129,13 @@ def take(directory: Path, *, warc: bool = True, using: str = "default", steps: S
 # --- before ---------------------------------------------------------------------------------------------
 
 
+def named_directory(text: str) -> Path:
+    """A directory from the command line, absolute. Raises ArgumentTypeError for an empty name."""
+    if not text:
+        raise ArgumentTypeError("the name of the directory is empty")
+    return Path(text).absolute()
+
+
 def check_empty(directory: Path) -> None:
     """Refuses a directory with something in it."""
     if directory.exists() and not directory.is_dir():
@@ -142,13 +151,12 @@ def check_empty(directory: Path) -> None:
 
 def check_database(using: str) -> None:
     """Refuses to take nothing."""
-    connection = connections[using]
-    if connection.vendor == "sqlite":
+    if connections[using].vendor == "sqlite":
         for path in database_files(using).values():
             if not path.exists():
                 raise SnapshotError(f"there is no crawl here: there is no {path}; name another folder with --data DIR")
-    with connection.cursor() as cursor:
-        if WarcFile._meta.db_table not in connection.introspection.table_names(cursor):
+    with plain_connection(using) as own, own.cursor() as cursor:
+        if WarcFile._meta.db_table not in own.introspection.table_names(cursor):
             raise SnapshotError("there is no crawl here: the database has no tables of trawl")
 
 

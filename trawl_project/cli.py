@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = ("crawl", "frontier")
-# Of Django's own: what makes the tables, and what never asks for one.
+# Of Django's own: what never asks for a table.
 NEEDS_NO_DATABASE = {
     *("check", "collectstatic", "compilemessages", "diffsettings", "findstatic", "makemessages"),
-    *("makemigrations", "migrate", "optimizemigration", "showmigrations", "sqlmigrate"),
-    *("squashmigrations", "startapp", "startproject", "test"),
+    *("optimizemigration", "startapp", "startproject", "test"),
+}
+# What takes the database as it is: makes the tables, looks which there are, or copies them.
+TAKES_DATABASE_AS_IT_IS = {
+    *("makemigrations", "migrate", "showmigrations", "snapshot", "sqlmigrate", "squashmigrations"),
 }
 # pg_advisory_lock takes a number; this one is "trawl" in ASCII.
 MIGRATE_LOCK = int.from_bytes(b"trawl", "big")
@@ -159,6 +162,7 @@ def run_command(name: str, arguments: list[str]) -> None:
     if source and (asks_help or command_constant(source, "needs_database") is False):
         # The settings make and keep a secret key, and a look-up should leave no folder behind.
         os.environ.setdefault("TRAWL_SECRET_KEY", secrets.token_urlsafe(50))
+    take_settings_option(arguments)
     set_up_django()
 
     from django.core.management import get_commands, load_command_class
@@ -169,12 +173,28 @@ def run_command(name: str, arguments: list[str]) -> None:
         raise UsageError(unknown_command(name, list(get_commands())))
     command = app if not isinstance(app, str) else load_command_class(app, name)
     options = parse_options(command, name, arguments)
+    prepares = getattr(command, "needs_database", name not in NEEDS_NO_DATABASE | TAKES_DATABASE_AS_IT_IS)
     try:
-        if getattr(command, "needs_database", name not in NEEDS_NO_DATABASE):
+        # `url --campaign` prepares it by itself.
+        if prepares or name in TAKES_DATABASE_AS_IT_IS or options.get("campaign") is not None:
+            check_data_directory()
+        if prepares:
             prepare_databases()
         command.execute(*options.pop("args", ()), **options)
     finally:
         connections.close_all()
+
+
+def take_settings_option(arguments: list[str]) -> None:
+    """Heeds Django's --settings and --pythonpath, which must be known before the settings load."""
+    from django.core.management.base import CommandError, CommandParser, handle_default_options
+
+    parser = CommandParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--settings")
+    parser.add_argument("--pythonpath")
+    parser.add_argument("rest", nargs="*")
+    with contextlib.suppress(CommandError):  # the parser of the command will say what is wrong
+        handle_default_options(parser.parse_known_args(arguments)[0])
 
 
 def set_up_django() -> None:
@@ -186,6 +206,11 @@ def set_up_django() -> None:
 
     try:
         getattr(settings, "INSTALLED_APPS")  # noqa: B009 - loads the settings
+    except ModuleNotFoundError as error:
+        module = os.environ["DJANGO_SETTINGS_MODULE"]
+        if not f"{module}.".startswith(f"{error.name}."):  # one that the settings import
+            raise
+        raise UsageError(f"there is no settings module {module!r}") from None
     except (ImproperlyConfigured, ValueError) as error:
         # environ's ValueError does not say which variable; its frames do.
         frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -215,6 +240,30 @@ def unknown_command(name: str, known: list[str]) -> str:
 
 
 # --- database ---------------------------------------------------------------------------------------
+
+
+def check_data_directory() -> None:
+    """Refuses to begin anew among the files of a crawl: after half a restore, or when its database was lost."""
+    from django.conf import settings
+    from django.core.management import CommandError
+
+    from crawl.renames import why_closed
+
+    data = Path(settings.DATA_DIR)
+    if reason := why_closed(data):
+        raise CommandError(reason)
+    database = settings.DATABASES["default"]
+    main = Path(database["NAME"])
+    if "sqlite" not in database["ENGINE"] or (main.exists() and main.stat().st_size):
+        return
+    inbox = Path(settings.DATABASES["inbox"]["NAME"])
+    left = [inbox] if inbox.exists() else []
+    left += [data / name for name, files in (("seen", "*/*.run"), ("warc", "*/*")) if any((data / name).glob(files))]
+    if left:
+        raise CommandError(
+            f"{main} is {'empty' if main.exists() else 'missing'}, but {left[0]} is there: put it back, restore a"
+            " snapshot (trawl restore DIR --replace), or use another folder with --data DIR"
+        )
 
 
 def prepare_databases() -> None:
@@ -311,17 +360,32 @@ def explain(error: Exception) -> str | None:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     names = kinds(error)
     if names & {"django.DatabaseError", "sqlite3.DatabaseError", "psycopg.OperationalError"}:
-        return explain_database(reason, is_operational=any("OperationalError" in name for name in names))
+        is_operational = any("OperationalError" in name for name in names)
+        return explain_database(reason, database_of(error), is_operational=is_operational)
     if names & {"redis.ConnectionError", "redis.TimeoutError", "kombu.OperationalError"}:
         broker = without_password(os.environ.get("BROKER_URL", ""))
         return f"cannot reach the queue {broker} ({reason}); start it, or correct BROKER_URL"
     return explain_os_error(error) if isinstance(error, OSError) else None
 
 
-def explain_database(reason: str, *, is_operational: bool) -> str | None:
+def database_of(error: Exception) -> dict[str, Any]:
+    """The settings of the database that raised it, as far as its frames tell, else of the main one."""
     from django.conf import settings
+    from django.db.utils import DatabaseErrorWrapper
 
-    database = settings.DATABASES["default"]
+    databases: dict[str, dict[str, Any]] = settings.DATABASES
+    by_file = {database["NAME"]: database for database in databases.values()}
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        raiser = frame.f_locals.get("self")
+        if isinstance(raiser, DatabaseErrorWrapper):
+            return databases[raiser.wrapper.alias]  # type: ignore[attr-defined]
+        code = frame.f_code
+        if "path" in code.co_varnames[: code.co_argcount]:  # frontier/snapshot.py opens files by itself
+            return by_file.get(str(frame.f_locals["path"]), databases["default"])
+    return databases["default"]
+
+
+def explain_database(reason: str, database: dict[str, Any], *, is_operational: bool) -> str | None:
     if "sqlite" not in database["ENGINE"]:
         address = f"{database['HOST'] or 'the local socket'}:{database['PORT'] or 5432}/{database['NAME']}"
         return (

@@ -6,6 +6,7 @@ The table of variables with their meaning stands in docs/settings.md.
 import os
 import secrets
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +93,41 @@ TEMPLATES = [
 # --- databases ---------------------------------------------------------------------------------
 
 
+SQLITE = "django.db.backends.sqlite3"
+URL_SCHEMES = ("sqlite", "postgres", "postgresql", "pgsql", "psql")
+
+
 def _sqlite(path: str | Path, cache_kib: int) -> dict[str, Any]:
-    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": options(cache_kib)}
+    return {"ENGINE": SQLITE, "NAME": str(path), "OPTIONS": options(cache_kib)}
+
+
+def _database(url: str) -> dict[str, Any]:
+    """What DATABASE_URL says. Raises ValueError."""
+    if not url:
+        return {"ENGINE": SQLITE, "NAME": str(DATA_DIR / "trawl.sqlite3")}
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise ValueError("it is not a URL")
+    if scheme not in URL_SCHEMES:
+        raise ValueError(f"trawl does not use {scheme}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            database: dict[str, Any] = env.db_url_config(url)
+        except (ValueError, UserWarning):  # their words may hold a part of the password
+            raise ValueError("it cannot be read") from None
+    if database["NAME"] in ("", ":memory:"):
+        raise ValueError("it names no database")
+    return database
 
 
 def _databases() -> dict[str, Any]:
-    default = env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'trawl.sqlite3'}")
-    if default["ENGINE"] == "django.db.backends.sqlite3":
+    try:
+        default = _database(env.str("DATABASE_URL", default="").strip())
+    except ValueError as error:
+        print(f"trawl: DATABASE_URL: {error}; use sqlite:///PATH or postgres://user@host:port/name", file=sys.stderr)
+        sys.exit(2)
+    if default["ENGINE"] == SQLITE:
         name = Path(default["NAME"])
         # The inbox is a file of its own, so that a merge never keeps a worker from writing down links.
         inbox = name.with_name(name.stem + "-inbox.sqlite3")

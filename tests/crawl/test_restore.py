@@ -134,6 +134,42 @@ def test_a_crawl_that_is_there_gives_way_only_when_told_and_is_kept(finished: Pa
     assert not (one.data / "restoring").exists()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "from frontier.models import DomainBlock as M; M.objects.create(domain='keepme.test', reason='precious')",
+        "from django.contrib.auth.models import User as M; M.objects.create(username='somebody')",
+        "from django.contrib.auth.models import Group as M; M.objects.create(name='some')",
+        "from django_celery_beat.models import IntervalSchedule as M; M.objects.create(every=3, period='days')",
+    ],
+    ids=["block", "user", "group", "schedule"],
+)
+def test_on_postgresql_nothing_that_somebody_made_is_deleted(tmp_path: Path, made: str) -> None:
+    if not SERVER:
+        pytest.skip(NO_SERVER)
+    with database("held") as url:
+        one = Installation(tmp_path / "one", url)
+        assert one.run("migrate").code == 0
+        assert one.run("snapshot", str(tmp_path / "nothing")).code == 0
+        # Tables that a migration has just made are missed by nobody.
+        ran = one.run("restore", str(tmp_path / "nothing"))
+        assert (ran.code, ran.err) == (0, "")
+        assert "what was there before" not in ran.out
+        shutil.rmtree(one.data)
+        assert one.python(made).returncode == 0
+        table = one.python(f"{made.partition(';')[0]}; print(M._meta.db_table)").stdout.strip()
+        refused = one.run("restore", str(tmp_path / "nothing"))
+        assert refused.code == 1
+        assert "has rows in " in refused.err
+        assert "--replace" in refused.err
+        assert len(one.rows(f"SELECT * FROM {table}")) == 1
+        ran = one.run("restore", str(tmp_path / "nothing"), "--replace")
+        assert ran.code == 0, ran.err
+        schema = ran.out.partition("the schema ")[2].split()[0]
+        assert len(one.rows(f"SELECT * FROM {schema}.{table}")) == 1
+        assert not one.rows(f"SELECT * FROM {table}")
+
+
 def test_on_postgresql_what_gives_way_is_kept_in_a_schema(tmp_path: Path) -> None:
     if not SERVER:
         pytest.skip(NO_SERVER)
@@ -166,24 +202,178 @@ def test_on_postgresql_what_gives_way_is_kept_in_a_schema(tmp_path: Path) -> Non
         assert added.stdout == "2\n2\n", added.stderr
 
 
-@pytest.mark.parametrize("call", [1, 4, 5, 8])
+def restore_until(one: Installation, snapshot: Path, call: int, then: str, *options: str) -> str:
+    """Runs a restore up to a rename to or from its folders, with Python instead of that; returns what it printed."""
+    arguments = ["restore", str(snapshot), *options]
+    ran = one.python(
+        "import itertools, os, pathlib, trawl_project.cli\n"
+        "calls, rename = itertools.count(1), pathlib.Path.rename\n"
+        "def cut_short(source, target):\n"
+        "    if any(word in f'{source} {target}' for word in ('restoring/', 'replaced-')):\n"
+        f"        if next(calls) == {call}: {then}\n"
+        "    return rename(source, target)\n"
+        "pathlib.Path.rename = cut_short\n"
+        f"print(trawl_project.cli.run({arguments!r}))"
+    )
+    return ran.stdout + ran.stderr
+
+
+# The finished crawl has four things to put aside and four to put into place.
+RENAMES = 8
+
+
+@pytest.mark.parametrize("call", [1, 4, 5, RENAMES])
 def test_when_putting_into_place_fails_everything_is_as_it_was(finished: Path, one: Installation, call: int) -> None:
     before = checksums(one.data)
-    ran = one.python(
-        "import crawl.restore, itertools, trawl_project.cli\n"
-        "calls, rename = itertools.count(1), crawl.restore._rename\n"
-        "def failing(*args):\n"
-        f"    if next(calls) == {call}: raise OSError(5, 'Input/output error', 'disk')\n"
-        "    rename(*args)\n"
-        "crawl.restore._rename = failing\n"
-        f"print(trawl_project.cli.run(['restore', {str(finished)!r}, '--replace']))"
-    )
-    assert ran.stdout == "1\n", ran.stderr
-    assert "Input/output error" in ran.stderr
+    told = restore_until(one, finished, call, "raise OSError(5, 'Input/output error', 'disk')", "--replace")
+    assert told == "1\ntrawl: disk: Input/output error\n"
     after = checksums(one.data)
     for name in before.keys() - {"crawl.lock"}:
         assert after[name] == before[name]
-    assert not list(one.data.glob("re*"))  # neither restoring nor replaced
+    assert [path.name for path in one.data.glob("*re*")] == ["secret_key"]  # no restoring, replaced-, unfinished-
+
+
+KILL = "os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.parametrize("call", range(1, RENAMES + 1))
+def test_after_a_kill_between_the_renames_only_the_same_restore_goes_on(
+    finished: Path, one: Installation, call: int
+) -> None:
+    restore_until(one, finished, call, KILL, "--replace")
+    finishing = f"--data {one.data} restore {finished} --replace"
+    before = checksums(one.data)
+    for words in (
+        ("crawl", "http://a.test/"),
+        ("migrate",),
+        ("block", "list"),
+        ("url", "http://a.test/", "--campaign", "site"),
+        ("snapshot", str(one.data / "taken")),
+    ):
+        ran = one.run(*words)
+        assert ran.code == 1
+        assert "a restore was cut short" in ran.err
+        assert finishing in ran.err
+        for aside in one.data.glob("replaced-*"):
+            assert str(aside) in ran.err
+    assert checksums(one.data) == before
+    ran = one.run("restore", str(finished), "--replace")
+    assert ran.code == 0, ran.err
+    assert "was cut short; what it had done is undone" in ran.out
+    assert len(one.pages()) == 3
+    assert one.unreadable() == 0
+    (aside,) = one.data.glob("replaced-*")
+    assert {path.name for path in aside.iterdir()} == {"trawl.sqlite3", "trawl-inbox.sqlite3", "seen", "warc"}
+    assert not list(one.data.glob("*restor*"))
+
+
+@pytest.mark.parametrize("call", [1, 4, 5, RENAMES])
+def test_what_a_kill_left_is_undone_also_when_undoing_is_killed_and_the_snapshot_gone(
+    snapshot: Path, one: Installation, call: int
+) -> None:
+    before = checksums(one.data)
+    restore_until(one, snapshot, call, KILL, "--replace")
+    shutil.rmtree(snapshot)
+    for _ in range(call - 2):  # each undoes one rename of those that were made
+        assert "undone" not in restore_until(one, snapshot, 2, KILL)
+    ran = one.run("restore", str(snapshot))
+    assert ran.code == 1
+    assert "was cut short; what it had done is undone" in ran.out
+    assert "holds no snapshot" in ran.err
+    after = checksums(one.data)
+    for name in before.keys() - {"crawl.lock"}:
+        assert after[name] == before[name]
+    assert not list(one.data.glob("re*"))
+    assert one.run("block", "list").code == 0
+
+
+def test_a_restore_that_was_killed_behind_its_last_rename_is_found_whole(finished: Path, one: Installation) -> None:
+    one.python(
+        "import os, crawl.renames, trawl_project.cli\n"
+        f"crawl.renames._forget = lambda data: {KILL}\n"
+        f"trawl_project.cli.run(['restore', {str(finished)!r}, '--replace'])"
+    )
+    assert "a restore was cut short" in one.run("block", "list").err
+    ran = one.run("restore", str(finished), "--replace")
+    assert (ran.code, ran.out) == (0, f"the restore of {finished} was cut short; it is whole\n")
+    assert len(list(one.data.glob("replaced-*"))) == 1
+    assert len(one.pages()) == 3
+
+
+def test_undoing_overwrites_nothing_that_was_made_meanwhile(finished: Path, one: Installation) -> None:
+    restore_until(one, finished, 5, KILL, "--replace")
+    stranger = one.data / "trawl.sqlite3"
+    stranger.write_text("made meanwhile")
+    ran = one.run("restore", str(finished), "--replace")
+    assert ran.code == 1
+    assert f"{stranger}: the old one, " in ran.err
+    assert stranger.read_text() == "made meanwhile"
+    stranger.unlink()
+    assert one.run("restore", str(finished), "--replace").code == 0
+
+
+def test_folders_that_were_made_ready_are_no_obstacle_and_may_be_deleted(finished: Path, one: Installation) -> None:
+    before = checksums(one.data)
+    restore_until(one, finished, 2, KILL, "--replace")
+    shutil.rmtree(one.data / "restoring")
+    assert one.run("restore", str(finished)).code == 1  # undone, and then refused for want of --replace
+    after = checksums(one.data)
+    for name in before.keys() - {"crawl.lock"}:
+        assert after[name] == before[name]
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_on_postgresql_files_go_with_the_transaction(tmp_path: Path, is_committed: bool) -> None:
+    if not SERVER:
+        pytest.skip(NO_SERVER)
+    with database("killed") as url:
+        one = Installation(tmp_path / "one", url)
+        assert one.run("migrate").code == 0
+        assert one.run("block", "add", "first.test").code == 0
+        assert one.run("snapshot", str(tmp_path / "first")).code == 0
+        assert one.run("block", "add", "second.test").code == 0
+        (one.data / "warc" / "1").mkdir(parents=True)
+        (one.data / "warc" / "1" / "old").write_text("old")
+        at = "_forget = lambda data:" if is_committed else "_sync = lambda data, renames:"
+        one.python(
+            "import os, crawl.renames, trawl_project.cli\n"
+            f"crawl.renames.{at} {KILL}\n"
+            f"trawl_project.cli.run(['restore', {str(tmp_path / 'first')!r}, '--replace'])"
+        )
+        assert not (one.data / "warc" / "1" / "old").exists()
+        assert "a restore was cut short" in one.run("block", "list").err
+        ran = one.run("restore", str(tmp_path / "first"))
+        end = "it is whole" if is_committed else "what it had done is undone"
+        assert f"was cut short; {end}" in ran.out
+        assert ran.code == (0 if is_committed else 1)
+        assert (one.data / "warc" / "1" / "old").exists() is not is_committed
+        domains = [domain for (domain,) in one.rows("SELECT domain FROM frontier_domainblock ORDER BY 1")]
+        assert domains == (["first.test"] if is_committed else ["first.test", "second.test"])
+
+
+def test_commands_are_told_of_a_restore_that_is_under_way(finished: Path, one: Installation) -> None:
+    ran = restore_until(one, finished, 3, "print(trawl_project.cli.run(['block', 'list']))", "--replace")
+    assert f"a snapshot is being put back into {one.data} (pid " in ran
+
+
+@pytest.mark.parametrize("left", ["trawl-inbox.sqlite3", "seen", "warc"])
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_without_its_database_a_crawl_does_not_begin_anew(
+    finished: Path, one: Installation, left: str, how: str
+) -> None:
+    for path in one.data.iterdir():
+        if path.name != left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    main = one.data / "trawl.sqlite3"
+    if how == "empty":
+        main.touch()
+    for words in (("crawl", "http://a.test/"), ("migrate",), ("snapshot", str(one.data / "taken"))):
+        ran = one.run(*words)
+        assert ran.code == 1
+        assert f"{main} is {how}, but {one.data / left} is there: put it back" in ran.err
+    assert (main.exists() and main.read_bytes()) == (b"" if how == "empty" else False)
+    assert one.run("restore", str(finished), "--replace").code == 0
+    assert len(one.pages()) == 3
 
 
 def test_nothing_is_restored_where_a_crawl_runs_but_at_once_where_one_was_killed(

@@ -11,8 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from crawl.local import Busy, DataLock
 from crawl.management.commands.snapshot import summary
 from crawl.models import Campaign
-from crawl.restore import Restored, readable, restore
-from crawl.snapshot import SnapshotError
+from crawl.renames import unfinished
+from crawl.restore import Restored, readable, restore, settle_unfinished
+from crawl.snapshot import SnapshotError, named_directory
 from crawl.steps import bars
 
 
@@ -24,24 +25,37 @@ class Command(BaseCommand):
     needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("directory", metavar="DIR", type=Path, help="the snapshot; it stays as it is")
+        parser.add_argument("directory", metavar="DIR", type=named_directory, help="the snapshot; it stays as it is")
         parser.add_argument("--replace", action="store_true", help="put the crawl that is there aside")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        directory = options["directory"].absolute()
+        directory, data = options["directory"], settings.DATA_DIR
         try:
-            manifest = readable(directory)
-            settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
-            lock = DataLock(settings.DATA_DIR)
+            # What is half done is undone even when its snapshot is gone; else a wrong DIR leaves no folder behind.
+            manifest = None if unfinished(data) else readable(directory)
+            data.mkdir(parents=True, exist_ok=True)
+            lock = DataLock(data)
             lock.take()
+            if self._settle(directory):
+                return
             with bars(self.stderr.isatty()) as steps:
-                restored = restore(directory, manifest, replace=options["replace"], steps=steps)
+                restored = restore(directory, manifest or readable(directory), replace=options["replace"], steps=steps)
         except SnapshotError as error:
             raise CommandError(str(error)) from None
         except Busy as error:
             raise CommandError(f"{error}; wait for it, stop it, or use --data DIR") from None
         for line in lines(restored):
             self.stdout.write(line)
+
+    def _settle(self, directory: Path) -> bool:
+        """Sees to a restore that was cut short; tells whether it was this one, and lacks nothing."""
+        settled = settle_unfinished()
+        if settled is None:
+            return False
+        renames, is_whole = settled
+        end = "it is whole" if is_whole else "what it had done is undone"
+        self.stdout.write(f"the restore of {renames.snapshot} was cut short; {end}")
+        return is_whole and str(directory) == renames.snapshot
 
 
 def lines(restored: Restored) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from crawl.progress import counted, size
-from crawl.snapshot import Manifest, SnapshotError, take
+from crawl.snapshot import Manifest, SnapshotError, named_directory, take
 from crawl.steps import bars
 
 
@@ -18,11 +18,11 @@ class Command(BaseCommand):
     needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("directory", metavar="DIR", type=Path, help="a new folder for it")
+        parser.add_argument("directory", metavar="DIR", type=named_directory, help="a new folder for it")
         parser.add_argument("--no-warc", action="store_true", help="leave the WARC files where they are")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        directory, warc = options["directory"].absolute(), not options["no_warc"]
+        directory, warc = options["directory"], not options["no_warc"]
         try:
             with bars(self.stderr.isatty()) as steps:
                 manifest = take(directory, warc=warc, steps=steps)

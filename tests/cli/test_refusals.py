@@ -1,0 +1,85 @@
+"""What the trawl command refuses before a command runs, in one line: settings and databases that are no good."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crawl.installation import Installation
+from tests.rig import free_port
+
+SUPPORTED = "; use sqlite:///PATH or postgres://user@host:port/name\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("nonsense", "it is not a URL"),
+        ("mysql://x", "trawl does not use mysql"),
+        ("postgres://", "it names no database"),
+        ("postgres://u@host:5432", "it names no database"),
+        ("postgres://u:se/cret@host/name", "it cannot be read"),
+        ("sqlite:///", "it names no database"),
+        ("sqlite://relative.sqlite3", "it cannot be read"),
+    ],
+)
+def test_a_malformed_database_url_is_told_in_one_line(tmp_path: Path, url: str, reason: str) -> None:
+    ran = Installation(tmp_path / "data", url).run("block", "list")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"trawl: DATABASE_URL: {reason}{SUPPORTED}"
+
+
+@pytest.mark.parametrize("url", ["", " "])
+@pytest.mark.parametrize("folder", ["data", "with?question #mark%41"])
+def test_an_empty_database_url_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, folder: str
+) -> None:
+    one = Installation(tmp_path / folder)
+    monkeypatch.setattr(Installation, "environment", {**one.environment, "DATABASE_URL": url})
+    assert one.run("migrate").code == 0
+    assert (one.data / "trawl.sqlite3").stat().st_size
+
+
+@pytest.mark.parametrize("words", [("snapshot", "taken"), ("block", "list")])
+def test_a_postgresql_that_is_not_there_is_told_at_once(tmp_path: Path, words: tuple[str, ...]) -> None:
+    port = free_port()
+    since = time.monotonic()
+    ran = Installation(tmp_path / "data", f"postgres://u@127.0.0.1:{port}/name").run(*words)
+    assert ran.code == 1
+    assert ran.err.startswith(f"trawl: cannot use PostgreSQL at 127.0.0.1:{port}/name (")
+    assert ran.err.count("\n") == 1
+    assert time.monotonic() - since < 20  # the pool would try for 30 s
+
+
+@pytest.mark.parametrize("words", [("snapshot", "taken"), ("block", "list")])
+@pytest.mark.parametrize("file", ["trawl.sqlite3", "trawl-inbox.sqlite3"])
+def test_a_damaged_database_is_called_by_its_name(tmp_path: Path, words: tuple[str, ...], file: str) -> None:
+    one = Installation(tmp_path / "data")
+    assert one.run("migrate").code == 0
+    assert one.run("migrate", "--database", "inbox").code == 0
+    with open(one.data / file, "r+b") as damaged:
+        damaged.truncate(5000)
+    ran = one.run(*words)
+    assert ran.code == 1
+    assert ran.err.startswith(f"trawl: database {one.data / file}: database disk image is malformed")
+
+
+@pytest.mark.parametrize("word", ["snapshot", "restore"])
+def test_an_empty_name_is_not_the_current_folder(tmp_path: Path, word: str) -> None:
+    ran = Installation(tmp_path / "data").run(word, "")
+    assert ran.code == 2
+    assert "the name of the directory is empty" in ran.err
+
+
+@pytest.mark.parametrize("module", ["zz", "zz.settings", "trawl_project.zz"])
+def test_an_unknown_settings_module_is_refused(tmp_path: Path, module: str) -> None:
+    ran = Installation(tmp_path / "data").run("block", "list", "--settings", module)
+    assert (ran.code, ran.err) == (2, f"trawl: there is no settings module {module!r}\n")
+
+
+def test_a_settings_module_that_is_named_is_used(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from trawl_project.settings import *\nLEASE_SECONDS = 7")
+    read = "from django.conf import settings; print(settings.LEASE_SECONDS)"
+    options = ("--settings=mine", "--pythonpath", str(tmp_path))
+    ran = Installation(tmp_path / "data").run("shell", "--no-imports", "-c", read, *options)
+    assert (ran.code, ran.out) == (0, "7\n")
