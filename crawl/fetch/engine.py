@@ -47,8 +47,18 @@ WORKER_ALIVE_MS = 20_000  # a worker that has been silent for longer is taken fo
 # No visit lasts so long by itself: VISIT_SECONDS, a look-up, a robots.txt with redirects, and one request.
 MAX_VISIT_SECONDS = 900
 MAX_ROBOTS_KEPT = 20_000
+RETIRE_SECONDS = 3600.0  # what is kept in memory of a host that was not visited for so long is dropped
 # A server that many hosts share is asked this many times as often as a host, at most.
 ADDRESS_SHARE = 10
+
+
+@dataclass(slots=True)
+class KeptRobots:
+    """The rules of an origin; until when they hold, and when they were last looked at (time.time())."""
+
+    robots: Robots
+    expires: float
+    used: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ class Engine:
         # Names of hosts under visit that a domain block covers. The loop itself asks no database.
         self._blocked: set[str] = set()
         self._halted: set[int] = set()
-        self._robots: dict[str, tuple[Robots, float]] = {}
+        self._robots: dict[str, KeptRobots] = {}
         self._visits: dict[int, HostVisit] = {}
         self._committed: dict[int, Callable[[], None]] = {}
         self._stopping = False
@@ -153,14 +163,23 @@ class Engine:
         return campaign in self._halted
 
     def robots(self, origin: str) -> Robots | None:
-        robots, expires = self._robots.get(origin, (None, 0.0))
-        return robots if expires > time.time() else None
+        kept, now = self._robots.get(origin), time.time()
+        if kept is None or kept.expires <= now:
+            return None
+        kept.used = now
+        return kept.robots
 
     def keep_robots(self, origin: str, robots: Robots, expires: float) -> None:
         """Remembers rules until a time of time.time()."""
         while len(self._robots) >= MAX_ROBOTS_KEPT:
-            del self._robots[next(iter(self._robots))]
-        self._robots[origin] = (robots, expires)
+            self._robots.pop(next(iter(self._robots)), None)  # other threads do the same
+        self._robots[origin] = KeptRobots(robots, expires, time.time())
+
+    def _retire(self) -> None:
+        """Forgets the rules of hosts that nobody has visited for long; they are in the database as well."""
+        since = time.time() - RETIRE_SECONDS
+        for origin in [origin for origin, kept in list(self._robots.items()) if kept.used < since]:
+            self._robots.pop(origin, None)
 
     def _begin(self, visit: HostVisit) -> None:
         self._visits[id(visit)] = visit
@@ -266,6 +285,7 @@ class Engine:
         for visit in [v for v in self._visits.values() if time.time() - v.started > MAX_VISIT_SECONDS]:
             log.error("the visit of %s got lost after an error; its host is given back", visit.lease.name)
             visit.give_up()
+        self._retire()
         leases = [visit.lease.token for visit in self._visits.values()]
         visiting = len(leases)
         names = [visit.lease.name for visit in self._visits.values()]
