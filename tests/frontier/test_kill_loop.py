@@ -17,7 +17,7 @@ import pytest
 
 from bench.storage import scratch_database
 from tests.frontier.killed import url
-from tests.rig import ROOT
+from tests.rig import ROOT, wait_until
 
 KILLS = int(os.environ.get("TRAWL_TEST_FRONTIER_KILLS", "8"))
 URLS = 2_000 + 1_500 * KILLS
@@ -72,6 +72,10 @@ def start(environment: dict[str, str], role: str, run: int, log: Path, *more: st
     return subprocess.Popen(command, cwd=ROOT, env=environment)
 
 
+def size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
+
+
 @pytest.mark.timeout(300 + 6 * KILLS)
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(environment: dict[str, str], tmp_path: Path) -> None:
     log, chance = tmp_path / "asked", random.Random(5)
@@ -80,7 +84,10 @@ def test_kills_at_random_moments_lose_nothing_and_double_nothing(environment: di
     python(environment, "-c", SEED, url(0))
     running = {role: start(environment, role, 0, log) for role in ("worker", "merger")}
     for number in range(1, KILLS + 1):
-        time.sleep(1.0 + 0.6 * chance.random())  # a start takes most of a second
+        if chance.random() < 0.8:  # else the kill may come in the start of a process
+            asked_before = size(log)
+            wait_until(lambda before=asked_before: size(log) > before, seconds=60)
+        time.sleep(0.6 * chance.random())
         for role in chance.choice([["worker"], ["merger"], ["worker", "merger"]]):
             assert running[role].poll() is None, f"the {role} ended by itself"
             running[role].kill()
