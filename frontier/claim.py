@@ -139,14 +139,15 @@ def _hosts(
     sql = dialect(using)
     # A host with several queues divides the quota among those that have something.
     full = f" AND {has_urls('q.id')}" if len(campaigns) > 1 else ""
+    asked = ", ".join(["%s"] * len(campaigns)) or "NULL"
     rows = sql.select(
         cursor,
         "host, name, due_at, gap_ms, delay_ms, failures, reason, queue, campaign",
         "FROM (SELECT h.id AS host, h.name, l.due_at, l.gap_ms, h.delay_ms, h.failures, h.reason, q.id AS queue,"
         f" q.campaign FROM frontier_leasedhost l JOIN frontier_host h ON h.id = l.id & {HOST_MASK}"
-        f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN {sql.rows('id bigint')}"
+        f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN ({asked})"
         f"{full} WHERE l.id >= %s AND l.id <= %s ORDER BY l.id) opened",
-        [sql.pack(campaigns), leased_key(0, lease), leased_key(HOST_MASK, lease)],
+        [*campaigns, leased_key(0, lease), leased_key(HOST_MASK, lease)],
     )
     if only is not None:
         rows = [row for row in rows if row[0] in only]

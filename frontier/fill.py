@@ -1,5 +1,6 @@
 """Puts URLs into their back queues: the one place that gives out sequence numbers."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,15 +78,14 @@ def fill(
     sequences = np.repeat(first - starts, counts)
     sequences += np.arange(len(keys))
     sql = dialect(using)
-    for start in range(0, len(keys), ROWS):
-        part = keys[start : start + ROWS]
-        ids, chosen = (part & ~MAX_SEQUENCE) | sequences[start : start + ROWS], part & MAX_SEQUENCE
-        sql.insert(
-            cursor,
-            "frontier_queuedurl",
-            "id bigint, depth bigint, ref text",
-            [ids.tolist(), depths[chosen].tolist(), refs.take(chosen)],
-        )
+
+    def parts() -> Iterator[list[list[Any]]]:
+        for start in range(0, len(keys), ROWS):
+            part = keys[start : start + ROWS]
+            ids, chosen = (part & ~MAX_SEQUENCE) | sequences[start : start + ROWS], part & MAX_SEQUENCE
+            yield [ids.tolist(), depths[chosen].tolist(), refs.take(chosen)]
+
+    sql.insert_parts(cursor, "frontier_queuedurl", "id bigint, depth bigint, ref text", parts())
     sql.add(cursor, "frontier_queue", "next_seq", touched[:known].tolist(), counts[:known].tolist())
     added = _by_campaign(campaigns, counts - held, held)
     change(cursor, added)

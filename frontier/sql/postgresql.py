@@ -1,6 +1,6 @@
 """PostgreSQL: rows go in by COPY or as one JSON parameter; rows are locked in key order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,10 +71,18 @@ def insert(cursor: Any, table: str, names: str, columns: Sequence[Sequence[Any]]
         with cursor.db.wrap_database_errors, psycopg.Cursor(cursor.db.connection) as binary:
             binary.executemany(f"INSERT INTO {table}({taken}) VALUES ({marks})", list(zip(*columns, strict=True)))
         return
-    texts = [_escaped(column) if kind == "text" else column for (_, kind), column in zip(parts, columns, strict=True)]
-    row = "\t".join(["%s"] * len(parts)) + "\n"
-    with cursor.db.wrap_database_errors, cursor.copy(f"COPY {table}({taken}) FROM STDIN") as copy:
-        copy.write("".join(map(row.__mod__, zip(*texts, strict=True))))
+    insert_parts(cursor, table, names, [columns])
+
+
+def insert_parts(cursor: Any, table: str, names: str, parts: Iterable[Sequence[Sequence[Any]]]) -> None:
+    """Adds rows by one COPY, given part by part as columns: the server takes one in while the next is made."""
+    columns = [name.split() for name in names.split(",")]
+    row = "\t".join(["%s"] * len(columns)) + "\n"
+    statement = f"COPY {table}({', '.join(name for name, _ in columns)}) FROM STDIN"
+    with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
+        for part in parts:
+            texts = [_escaped(one) if kind == "text" else one for (_, kind), one in zip(columns, part, strict=True)]
+            copy.write("".join(map(row.__mod__, zip(*texts, strict=True))))
 
 
 def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Sequence[int]) -> None:
@@ -87,15 +95,25 @@ def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Seque
 
 
 def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]]:
-    """[id, depth, ref] of the first n claimable URLs of each (queue id, n), in key order."""
-    return select(
-        cursor,
-        "u.id, u.depth, u.ref",
-        "FROM unnest(%s::bigint[], %s::bigint[]) j(queue, n) CROSS JOIN LATERAL (SELECT id, depth, ref"
-        " FROM frontier_queuedurl WHERE id >= (j.queue << 32) AND id < ((j.queue << 32) | 4026531840)"
-        " ORDER BY id LIMIT j.n) u ORDER BY u.id",
-        [[q for q, _ in queues], [n for _, n in queues]],
-    )
+    """[id, depth, ref] of the first n claimable URLs of each (queue id, n), in key order.
+
+    One statement per distinct n, of which there are few: with a limit that it does not know the planner reads and
+    sorts the whole queue (51 ms for 512 queues instead of 5).
+    """
+    by_count: dict[int, list[int]] = {}
+    for queue, count in queues:
+        by_count.setdefault(count, []).append(queue)
+    found: list[list[Any]] = []
+    for count, ids in by_count.items():
+        found += select(
+            cursor,
+            "u.id, u.depth, u.ref",
+            "FROM unnest(%s::bigint[]) j(queue) CROSS JOIN LATERAL (SELECT id, depth, ref"
+            " FROM frontier_queuedurl WHERE id >= (j.queue << 32) AND id < ((j.queue << 32) | 4026531840)"
+            f" ORDER BY id LIMIT {int(count)}) u",
+            [ids],
+        )
+    return sorted(found)
 
 
 def find_refs(cursor: Any, wanted: Sequence[tuple[int, str]], most: int) -> list[list[Any]]:

@@ -4,7 +4,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -63,6 +63,12 @@ def insert(cursor: Any, table: str, names: str, columns: Sequence[Sequence[Any]]
     taken = ", ".join(name.split()[0] for name in names.split(","))
     for count, values in _parts(columns):
         _execute(cursor, f"INSERT INTO {table}({taken}) VALUES {_marks(len(columns), count)}", values)
+
+
+def insert_parts(cursor: Any, table: str, names: str, parts: Iterable[Sequence[Sequence[Any]]]) -> None:
+    """Adds rows, given part by part as columns."""
+    for part in parts:
+        insert(cursor, table, names, part)
 
 
 def add(cursor: Any, table: str, column: str, ids: Sequence[int], amounts: Sequence[int]) -> None:
