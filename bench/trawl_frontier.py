@@ -18,7 +18,7 @@ from frontier.merge import batch_links, merge, merger
 from frontier.models import FrontierState, Host, QueuedUrl
 from frontier.politeness import now_ms
 from frontier.urls import from_reference
-from trawl_project.cli import is_behind
+from trawl_project.databases import is_behind
 
 LEASE_MS = 60_000
 

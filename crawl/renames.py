@@ -79,14 +79,13 @@ def why_closed(data: Path) -> str:
 
 def _holder(lock: Path) -> str:
     """The process that holds a DataLock; '' when none does."""
-    try:
-        with open(lock) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read().strip() or "unknown"
-    except FileNotFoundError:
-        pass
+    if not lock.exists():
+        return ""
+    with open(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read().strip() or "unknown"
     return ""
 
 

@@ -35,7 +35,7 @@ from frontier.politeness import now_ms
 from frontier.router import inbox_alias
 from frontier.seen.index import SeenIndex
 from frontier.snapshot import Progress, database_files, put, sync_file, sync_tree
-from trawl_project.cli import plain_connection
+from trawl_project.databases import plain_connection
 
 STAGING = "restoring"
 # What SQLite keeps beside a database; a WAL of the old file would be played into the new one.

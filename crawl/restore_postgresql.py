@@ -13,7 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from crawl.snapshot import Manifest, SnapshotError
 from frontier.snapshot import BLOCK, Progress, Table, listed, quoted
-from trawl_project.cli import plain_connection
+from trawl_project.databases import plain_connection
 
 # Filled by migrating. Whatever is in any other table, somebody would miss.
 MADE_BY_MIGRATING = {"auth_permission", "django_content_type", "django_migrations"}

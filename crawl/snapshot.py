@@ -35,7 +35,7 @@ from crawl.steps import Steps
 from crawl.store.warc import MAX_FILE_BYTES
 from frontier.models import Host, Inbox, QueuedUrl
 from frontier.snapshot import BLOCK, Moment, Progress, Table, database_files, moment, put, sync_file, sync_tree
-from trawl_project.cli import plain_connection
+from trawl_project.databases import plain_connection
 from trawl_project.version import VERSION
 
 FORMAT = 1

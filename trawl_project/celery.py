@@ -2,15 +2,18 @@
 
 import logging
 import os
+import sys
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import beat_init, setup_logging, worker_init
 from kombu import Exchange, Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trawl_project.settings")
 
 from django.conf import settings
+
+from trawl_project.databases import check_data_directory
 
 CONTROL_QUEUE = "control"
 # Threads of a worker process: some hold batches of visits, the rest stay free for control tasks.
@@ -71,3 +74,15 @@ def keep_logging(loglevel: int | str | None = None, **kwargs: Any) -> None:
     wanted = logging.getLevelName(loglevel) if isinstance(loglevel, str) else loglevel
     if isinstance(wanted, int) and wanted < root.level:
         root.setLevel(wanted)
+
+
+@worker_init.connect
+@beat_init.connect
+def look_before_opening(**kwargs: Any) -> None:
+    """As the commands do: nothing begins in a data directory in which a restore was cut short."""
+    from django.core.management import CommandError
+
+    try:
+        check_data_directory()
+    except CommandError as error:
+        sys.exit(f"trawl: {error}")

@@ -7,21 +7,19 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; a CommandError bri
 import ast
 import contextlib
 import difflib
-import errno
-import fcntl
 import os
 import pkgutil
 import secrets
 import sys
-import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trawl_project.databases import check_data_directory, prepare_databases
+from trawl_project.errors import SettingError, UsageError, report
+
 if TYPE_CHECKING:
     from django.core.management.base import BaseCommand
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = ("crawl", "frontier")
@@ -34,16 +32,6 @@ NEEDS_NO_DATABASE = {
 TAKES_DATABASE_AS_IT_IS = {
     *("makemigrations", "migrate", "showmigrations", "snapshot", "sqlmigrate", "squashmigrations"),
 }
-# pg_advisory_lock takes a number; this one is "trawl" in ASCII.
-MIGRATE_LOCK = int.from_bytes(b"trawl", "big")
-
-
-class UsageError(Exception):
-    """Wrong words on the command line; exit code 2."""
-
-
-class SettingError(Exception):
-    """A variable of the environment has a value that cannot be used; exit code 1."""
 
 
 def main() -> None:
@@ -237,207 +225,3 @@ def unknown_command(name: str, known: list[str]) -> str:
         return f"unknown command {name!r}; did you mean: trawl crawl {name}"
     near = difflib.get_close_matches(name, [*own_commands(), *known, "help", "version"], n=1)
     return f"unknown command {name!r}; " + (f"did you mean {near[0]!r}?" if near else "see: trawl help")
-
-
-# --- database ---------------------------------------------------------------------------------------
-
-
-def check_data_directory() -> None:
-    """Refuses to begin anew among the files of a crawl: after half a restore, or when its database was lost."""
-    from django.conf import settings
-    from django.core.management import CommandError
-
-    from crawl.renames import why_closed
-
-    data = Path(settings.DATA_DIR)
-    if reason := why_closed(data):
-        raise CommandError(reason)
-    database = settings.DATABASES["default"]
-    main = Path(database["NAME"])
-    if "sqlite" not in database["ENGINE"] or (main.exists() and main.stat().st_size):
-        return
-    inbox = Path(settings.DATABASES["inbox"]["NAME"])
-    left = [inbox] if inbox.exists() else []
-    left += [data / name for name, files in (("seen", "*/*.run"), ("warc", "*/*")) if any((data / name).glob(files))]
-    if left:
-        raise CommandError(
-            f"{main} is {'empty' if main.exists() else 'missing'}, but {left[0]} is there: put it back, restore a"
-            " snapshot (trawl restore DIR --replace), or use another folder with --data DIR"
-        )
-
-
-def prepare_databases() -> None:
-    """Applies what is missing of the migrations, one process at a time on all machines."""
-    from django.conf import settings
-    from django.core.management import call_command
-
-    said = False
-    with data_directory_lock(settings.DATA_DIR):
-        for alias in settings.DATABASES:
-            with plain_connection(alias) as connection:
-                if connection.vendor == "postgresql":  # other machines see it, and not our file lock
-                    with connection.cursor() as cursor:
-                        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATE_LOCK])
-                    # The lock goes with the connection.
-                if not is_behind(connection):
-                    continue
-                if not said:
-                    said = True
-                    print("trawl: preparing the database ...", file=sys.stderr, flush=True)
-                call_command("migrate", database=alias, interactive=False, verbosity=0)
-
-
-def is_behind(connection: "BaseDatabaseWrapper") -> bool:
-    from django.db.migrations.executor import MigrationExecutor
-
-    executor = MigrationExecutor(connection)
-    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-
-
-@contextlib.contextmanager
-def plain_connection(alias: str) -> "Iterator[BaseDatabaseWrapper]":
-    """A connection of its own, outside the pool, which would wait 30 s for a server that is not there."""
-    from django.db import connections
-
-    connection = connections.create_connection(alias)
-    options = {key: value for key, value in connection.settings_dict["OPTIONS"].items() if key != "pool"}
-    if connection.vendor == "postgresql":
-        options.setdefault("connect_timeout", 10)  # seconds
-    connection.settings_dict = {**connection.settings_dict, "OPTIONS": options}
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-@contextlib.contextmanager
-def data_directory_lock(data: Path) -> Iterator[None]:
-    """Holds DATA/migrate.lock; the kernel lets go of it when the process dies."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "migrate.lock").open("a") as file:
-        patience = time.monotonic() + 2  # seconds without a word; most waits are a few milliseconds
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if patience and time.monotonic() > patience:
-                    patience = 0
-                    print("trawl: waiting for another trawl that prepares the database ...", file=sys.stderr)
-                time.sleep(0.02)
-        yield
-
-
-# --- errors -----------------------------------------------------------------------------------------
-
-
-def report(error: Exception) -> int:
-    """Prints the one line for `error`; returns the exit code."""
-    if os.environ.get("TRAWL_DEBUG", "").lower() in ("1", "true", "yes", "on"):
-        traceback.print_exception(error)
-    if isinstance(error, UsageError):
-        return say(str(error), 2)
-    if isinstance(error, SettingError):
-        return say(f"wrong setting in the environment: {error}; docs/settings.md lists them", 1)
-    if "django.CommandError" in kinds(error):
-        return say(str(error), getattr(error, "returncode", 1))
-    return say(explain(error) or record_bug(error), 1)
-
-
-def say(text: str, code: int) -> int:
-    sys.stdout.flush()
-    print(f"trawl: {text}", file=sys.stderr)
-    return code
-
-
-def kinds(error: BaseException) -> set[str]:
-    """The classes of `error` as "package.Class", so that none has to be imported to be compared with."""
-    return {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
-
-
-def explain(error: Exception) -> str | None:
-    """The file or address, and what to do, for what a user can mend; None for a bug."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    names = kinds(error)
-    if names & {"django.DatabaseError", "sqlite3.DatabaseError", "psycopg.OperationalError"}:
-        is_operational = any("OperationalError" in name for name in names)
-        return explain_database(reason, database_of(error), is_operational=is_operational)
-    if names & {"redis.ConnectionError", "redis.TimeoutError", "kombu.OperationalError"}:
-        broker = without_password(os.environ.get("BROKER_URL", ""))
-        return f"cannot reach the queue {broker} ({reason}); start it, or correct BROKER_URL"
-    return explain_os_error(error) if isinstance(error, OSError) else None
-
-
-def database_of(error: Exception) -> dict[str, Any]:
-    """The settings of the database that raised it, as far as its frames tell, else of the main one."""
-    from django.conf import settings
-    from django.db.utils import DatabaseErrorWrapper
-
-    databases: dict[str, dict[str, Any]] = settings.DATABASES
-    by_file = {database["NAME"]: database for database in databases.values()}
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        raiser = frame.f_locals.get("self")
-        if isinstance(raiser, DatabaseErrorWrapper):
-            return databases[raiser.wrapper.alias]  # type: ignore[attr-defined]
-        code = frame.f_code
-        if "path" in code.co_varnames[: code.co_argcount]:  # frontier/snapshot.py opens files by itself
-            return by_file.get(str(frame.f_locals["path"]), databases["default"])
-    return databases["default"]
-
-
-def explain_database(reason: str, database: dict[str, Any], *, is_operational: bool) -> str | None:
-    if "sqlite" not in database["ENGINE"]:
-        address = f"{database['HOST'] or 'the local socket'}:{database['PORT'] or 5432}/{database['NAME']}"
-        return (
-            f"cannot use PostgreSQL at {address} ({reason}); start it, or correct DATABASE_URL"
-            if is_operational
-            else None
-        )
-    file = database["NAME"]
-    advice = {
-        "unable to open": "check that its folder exists and is writable, or name another with --data DIR",
-        "readonly": "make it and its folder writable, or name another with --data DIR",
-        "full": "the disk is full; free some space and start again",
-        "disk I/O error": "the disk may be full or failing",
-        "locked": "another program holds it for more than a minute; end that one and start again",
-        "not a database": "it is some other file; move it away, or name another folder with --data DIR",
-        "malformed": "it is damaged; put a snapshot back with: trawl restore DIR --replace",
-        "no such table": "it is not prepared; run: trawl migrate",
-    }
-    return next((f"database {file}: {reason}; {what}" for key, what in advice.items() if key in reason), None)
-
-
-def explain_os_error(error: OSError) -> str | None:
-    place = str(error.filename or "")
-    reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{reason}: {place}; free some space, or name another folder with --data DIR".replace(": ;", ";")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "too many open files; raise the limit first: ulimit -n 65536"
-    if place and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{place}: {reason}; make it accessible, or name another folder with --data DIR"
-    if place:
-        return f"{place}: {reason}"
-    is_network = isinstance(error, ConnectionError) or error.errno in (errno.EADDRINUSE, errno.EHOSTUNREACH)
-    if is_network or "socket.gaierror" in kinds(error):
-        return f"network: {error}; is the other side running?"
-    return None
-
-
-def record_bug(error: Exception) -> str:
-    """Appends the traceback to DATA/trawl-error.log; returns the line that tells of it."""
-    line = f"internal error: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    path = Path(os.environ.get("TRAWL_DATA") or "data").expanduser().resolve() / "trawl-error.log"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S%z')} trawl {version()}\n")
-            traceback.print_exception(error, file=file)
-    except OSError:
-        return f"{line}; start again with TRAWL_DEBUG=1 to see the details"
-    return f"{line}; the details are in {path}"
-
-
-def without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

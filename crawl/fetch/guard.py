@@ -35,12 +35,13 @@ class Guard:
             forms = _forms(ipaddress.ip_address(address.partition("%")[0]))
         except ValueError:
             return False
-        return any(form in network for form in forms for network in self.allowed if network.version == form.version)
+        return any(map(self._is_named, forms))
+
+    def _is_named(self, address: Address) -> bool:
+        return any(address in network for network in self.allowed if network.version == address.version)
 
     def _one(self, address: Address) -> bool:
-        if any(address in network for network in self.allowed if network.version == address.version):
-            return True
-        return address.is_global and not address.is_multicast
+        return self._is_named(address) or (address.is_global and not address.is_multicast)
 
 
 def is_loopback(address: str) -> bool:

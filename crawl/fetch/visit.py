@@ -372,11 +372,13 @@ class HostVisit:
         self._end()
 
     def _end(self) -> None:
-        lease = self.lease
+        lease, due_at = self.lease, int(self.due_at * 1000) + 1
+        if not self.last_arrival:  # nothing was asked for: its clock is what it was, or later
+            due_at = max(due_at, lease.due_at)
         release = Release(
             lease.host,
             lease.token,
-            int(self.due_at * 1000) + 1 if self.due_at else lease.due_at,
+            due_at,
             self.pace.delay,
             self.failures,
             self.reason,

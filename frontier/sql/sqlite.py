@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connections, transaction
 
+from frontier.sql.packing import by_count
 from frontier.sql.packing import pack as pack
-from trawl_project.sqlite import AUTOCHECKPOINT_PAGES
 
 I64 = npt.NDArray[np.int64]
 
@@ -110,11 +110,8 @@ def first_urls(cursor: Any, queues: Sequence[tuple[int, int]]) -> list[list[Any]
 
     One statement per distinct n, of which there are few: SQLite's LIMIT cannot be a column.
     """
-    by_count: dict[int, list[int]] = {}
-    for queue, count in queues:
-        by_count.setdefault(count, []).append(queue)
     found: list[list[Any]] = []
-    for count, ids in by_count.items():
+    for count, ids in by_count(queues).items():
         found += select(
             cursor,
             "id, depth, ref",
@@ -164,19 +161,8 @@ def light_transaction(using: str) -> Iterator[None]:
     It spares the wait for the disk (8 ms here). The next ordinary commit makes it durable, and nothing but a
     power cut can undo it: not a crash of this or any process.
     """
-    connection = connections[using]
-    if connection.in_atomic_block:  # part of a transaction that is durable or not as a whole
-        with transaction.atomic(using=using):
-            yield
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA synchronous=NORMAL")
-    try:
-        with transaction.atomic(using=using):
-            yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA synchronous=FULL")
+    with _transaction_with(using, "synchronous", "NORMAL", "FULL"):
+        yield
 
 
 @contextmanager
@@ -184,19 +170,32 @@ def heavy_transaction(using: str) -> Iterator[None]:
     """A transaction that writes thousands of pages: they are brought from the log to their places on a thread of
     its own, beside what comes next, and not by the commit, which that would hold up for as long again."""
     connection = connections[using]
-    if connection.in_atomic_block:
-        with transaction.atomic(using=using):
-            yield
-        return
+    is_outermost = not connection.in_atomic_block
     with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_autocheckpoint=0")
+        usual = cursor.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
+    with _transaction_with(using, "wal_autocheckpoint", "0", str(usual)):
+        yield
+    if is_outermost:
+        _checkpoint_beside(str(connection.settings_dict["NAME"]))
+
+
+@contextmanager
+def _transaction_with(using: str, option: str, inside: str, outside: str) -> Iterator[None]:
+    """A transaction under another value of an option of the connection; within a transaction, a part of that."""
+    connection = connections[using]
+    is_outermost = not connection.in_atomic_block
+
+    def put(value: str) -> None:
+        if is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA {option}={value}")
+
+    put(inside)
     try:
         with transaction.atomic(using=using):
             yield
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute(f"PRAGMA wal_autocheckpoint={AUTOCHECKPOINT_PAGES}")
-    _checkpoint_beside(str(connection.settings_dict["NAME"]))
+        put(outside)
 
 
 def _checkpoint_beside(path: str) -> None:

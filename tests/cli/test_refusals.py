@@ -1,12 +1,17 @@
 """What the trawl command refuses before a command runs, in one line: settings and databases that are no good."""
 
+import json
+import subprocess
+import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from crawl.renames import Renames
 from tests.crawl.installation import Installation
-from tests.rig import free_port
+from tests.rig import ROOT, free_port
 
 SUPPORTED = "; use sqlite:///PATH or postgres://user@host:port/name\n"
 
@@ -83,3 +88,18 @@ def test_a_settings_module_that_is_named_is_used(tmp_path: Path) -> None:
     options = ("--settings=mine", "--pythonpath", str(tmp_path))
     ran = Installation(tmp_path / "data").run("shell", "--no-imports", "-c", read, *options)
     assert (ran.code, ran.out) == (0, "7\n")
+
+
+@pytest.mark.parametrize("what", ["worker", "beat"])
+def test_celery_does_not_open_a_directory_in_which_a_restore_was_cut_short(tmp_path: Path, what: str) -> None:
+    one = Installation(tmp_path / "data")
+    assert one.run("migrate").code == 0
+    renames = Renames("/snapshot", True, "replaced-1", ["."], "restoring")
+    (one.data / "unfinished-restore.json").write_text(json.dumps(asdict(renames)))
+    environment = one.environment | {"TRAWL_DATA": str(one.data)}
+    words = [sys.executable, "-m", "celery", "-A", "trawl", what]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "a restore was cut short" in done.stderr
+    assert "restore /snapshot --replace" in done.stderr
+    assert "Traceback" not in done.stderr

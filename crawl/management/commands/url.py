@@ -19,7 +19,7 @@ from frontier.politeness import now_ms
 from frontier.priority import HELD, POPULAR, REDIRECT, RETRY, SEED, SITEMAP, SITEMAP_FIRST
 from frontier.schedule import Slot
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
-from trawl_project.cli import prepare_databases
+from trawl_project.databases import prepare_databases
 
 DETAILS = """\
 Without --campaign nothing is read or written. The key of a URL is made with a secret number of the
