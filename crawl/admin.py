@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminTextInputWidget
+from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -22,6 +24,8 @@ class SeedInline(admin.TabularInline):  # type: ignore[type-arg]
     model = Seed
     extra = 1
     fields = ("url", "weight", "admitted")
+    # One line: a field for longer texts is so wide that the columns after it leave the page.
+    formfield_overrides = {models.TextField: {"widget": AdminTextInputWidget}}
     readonly_fields = ("admitted",)
 
 
