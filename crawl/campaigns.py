@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
@@ -205,19 +205,22 @@ def page_limit_reached(run: Run) -> bool:
 def nothing_left(campaign: Campaign) -> bool:
     """Whether no URL of the campaign waits, is being visited, or will come back by itself.
 
-    Read under the merge lock and in this order: while nothing is merged, no queue can grow; and once
-    no URL waits or is being visited, nobody can add to the inbox. Hosts that are parked because they
-    do not answer are left out: what waits on them waits for the next start.
+    Read under the merge lock, in one statement and before the inbox: a URL that moves from a visit to the pages that
+    are tried again, and from there to its queue, is always in one of the three. Where it is in none, nobody can add
+    to the inbox any more, and nothing is taken out of it meanwhile. Hosts that are parked because they do not answer
+    are left out: what waits on them waits for the next start.
     """
+    comes_back = (
+        "EXISTS (SELECT 1 FROM crawl_page p JOIN frontier_queue q ON q.id = p.id >> 32"
+        " WHERE p.due_at IS NOT NULL AND q.campaign = %s)"
+    )
     with merging.merge_lock("default") as mine:
         if not mine:
             return False
-        # A leased host is held by a visit whose results, links included, are not stored yet.
-        if counts.live(campaign.pk) or waiting()[0]:
-            return False
-        retries = Page.objects.filter(due_at__isnull=False)
-        owned = Queue.objects.filter(campaign=campaign.pk, id=OuterRef("queue"))
-        return not retries.annotate(queue=F("id").bitrightshift(32)).filter(Exists(owned)).exists()
+        with connection.cursor() as cursor:
+            # A leased host is held by a visit whose results, links included, are not stored yet.
+            cursor.execute(f"SELECT {counts.is_live('%s')} OR {comes_back}", [campaign.pk] * 3)
+            return not cursor.fetchone()[0] and not waiting()[0]
 
 
 def finish_run(run: Run) -> None:

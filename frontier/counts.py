@@ -91,18 +91,14 @@ def first_level(host: str) -> str:
     return f"(SELECT min({first_level_of('q.id')}) FROM frontier_queue q WHERE q.host_id = {host})"
 
 
-def live(campaign: int, using: str = "default") -> bool:
-    """Whether URLs of a campaign wait on a host that is visited now or will be by itself."""
-    found = (
-        "SELECT 1 FROM {} h JOIN frontier_queue q ON q.host_id = h.id & 2147483647"
-        f" WHERE q.campaign = %s AND {has_urls('q.id')} LIMIT 1"
+def is_live(campaign: str) -> str:
+    """SQL: whether URLs of the campaign whose id this expression is wait on a host that is visited now or will be by
+    itself. Part of one statement: a host that moves from one table to the other must not be missed in between."""
+    scheduled = (
+        "EXISTS (SELECT 1 FROM {} h JOIN frontier_queue q ON q.host_id = h.id & 2147483647"
+        f" WHERE q.campaign = {campaign} AND {has_urls('q.id')})"
     )
-    with connections[using].cursor() as cursor:
-        for table in ("frontier_duehost", "frontier_leasedhost"):
-            cursor.execute(found.format(table), [campaign])
-            if cursor.fetchone():
-                return True
-    return False
+    return f"({scheduled.format('frontier_leasedhost')} OR {scheduled.format('frontier_duehost')})"
 
 
 class Parked(NamedTuple):
