@@ -12,6 +12,7 @@ from pathlib import Path
 from crawl.discover import Discovery, discover
 from crawl.fetch.addresses import AddressClocks
 from crawl.fetch.decode import decode_body
+from crawl.fetch.dial import BadAddresses
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
@@ -95,6 +96,7 @@ class Engine:
         self._stopping = False
         self._seed = 0
         self._addresses = AddressClocks()
+        self.bad_addresses = BadAddresses()
         self._workers = 1  # that are alive, this one included
 
     # --- called from any thread --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from crawl.fetch.dial import BadAddresses, Dialling
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.resolver import Resolver
@@ -42,7 +43,6 @@ RETRY_FIRST_MS = 5_000
 HOST_RETRY_FIRST_MS = 2_000
 # A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
 MAX_RETRY_AFTER_SECONDS = 86_400
-PATIENCE_SECONDS = 5.0  # how long a visit waits for its turn at an address
 BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
 MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
 
@@ -55,6 +55,7 @@ class Surroundings(Protocol):
 
     loop: FetchLoop
     resolver: Resolver
+    bad_addresses: BadAddresses
     proxy: str
 
     def stopping(self) -> bool:
@@ -159,10 +160,20 @@ class HostVisit:
             self.targets.appendleft(target)
             self._end()
         elif self.due_at > time.time():
-            self.waiting = (target, then)
-            self.around.loop.call_at(self.due_at, self._wait_is_over)
+            self.wait_until(self.due_at, target, then)
         else:
             then()
+
+    def wait_until(self, at: float, target: Target, then: Callable[[], None]) -> None:
+        """Calls `then` at a time of time.time(), unless the worker stops before."""
+        self.waiting = (target, then)
+        self.around.loop.call_at(at, self._wait_is_over)
+
+    def put_off(self, target: Target, until: float, reason: str) -> None:
+        """Gives the host back: it waits for its turn somewhere."""
+        self.targets.appendleft(target)
+        self.due_at, self.reason = max(self.due_at, until), reason
+        self._end()
 
     def _wait_is_over(self) -> None:
         waiting, self.waiting = self.waiting, None
@@ -193,40 +204,8 @@ class HostVisit:
     ) -> None:
         """Sends a request for a target after its address was looked up and checked, and in its turn at that address;
         `done` gets what comes of it."""
-        around = self.around
-        name = urlsplit(url).hostname or ""
-        request = Request(url, name, "", headers, max_bytes, around.proxy)
-        if around.proxy:
-            around.loop.fetch(request, done)
-            return
-
-        def resolved(addresses: list[str]) -> None:
-            allowed = [address for address in addresses if around.permits(address, target.plan)]
-            if allowed:
-                request.address = allowed[0]
-                self._in_turn(request, target, done)
-                return
-            now = time.time()
-            failed = Response(url, started_at=now, sent_at=now, arrived_at=now, ended_at=now)
-            failed.error = Kind.BLOCKED_ADDRESS if addresses else Kind.DNS
-            failed.detail = f"{addresses[0]} is not a public address" if addresses else "no such name"
-            done(failed)
-
-        around.resolver.resolve(name, resolved)
-
-    def _in_turn(self, request: Request, target: Target, done: Callable[[Response], None]) -> None:
-        """Sends a request when its address may be asked. A host that would have to wait long for other hosts on it
-        is given back: it has a place in the row."""
-        at = self.around.turn(request.address, self.lease.name, target.plan)
-        if self.around.stopping() or at - time.time() > PATIENCE_SECONDS:
-            self.targets.appendleft(target)
-            self.due_at, self.reason = max(self.due_at, at), f"its turn at {request.address}, which serves other hosts"
-            self._end()
-        elif at > time.time():
-            self.waiting = (target, partial(self._in_turn, request, target, done))
-            self.around.loop.call_at(at, self._wait_is_over)
-        else:
-            self.around.loop.fetch(request, done)
+        request = Request(url, urlsplit(url).hostname or "", "", headers, max_bytes, self.around.proxy)
+        Dialling(self, target, request, done).begin()
 
     def arrived(self, response: Response) -> None:
         """Sets the clock by a request that was made."""
