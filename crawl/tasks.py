@@ -19,6 +19,7 @@ from django.db.models import Sum
 
 from crawl import campaigns
 from crawl.disk import shortage
+from crawl.fetch.authorities import with_added
 from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.resolver import parse_override
@@ -59,6 +60,7 @@ def make_engine(
         overrides=(*overrides, *(parse_override(text) for text in settings.RESOLVE)),
         allow_networks=(*allow_networks, *(str(parse_network(text)) for text in settings.ALLOW_NETWORKS)),
         proxy=proxy or settings.PROXY,
+        ca_file=with_added(settings.CA_FILE, settings.DATA_DIR),
         lease_ms=LEASE_MS,
         capacity=settings.VISITS_PER_WORKER,
     )

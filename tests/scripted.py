@@ -3,13 +3,14 @@
 One server answers for any number of names; the log tells the Host header of each request.
 """
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclass
@@ -51,10 +52,20 @@ class ScriptedSite(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, at: tuple[str, int]) -> None:
         self.script = dict(script)
         self.asked: list[Asked] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self.connections = 0
+        if ":" in at[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(at, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
+        super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that ends a connection early is no error here."""
 
     @property
     def port(self) -> int:
@@ -62,7 +73,7 @@ class ScriptedSite(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.server_address[0]!s}:{self.port}"
 
     def paths(self) -> list[str]:
         """The paths that were asked for, robots.txt left out."""
@@ -94,9 +105,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted(script: Script) -> Iterator[ScriptedSite]:
+def scripted(script: Script, at: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[ScriptedSite]:
     """A running server with these answers."""
-    site = ScriptedSite(script)
+    with running(ScriptedSite(script, at)) as site:
+        yield site
+
+
+@contextmanager
+def running(site: ScriptedSite) -> Iterator[ScriptedSite]:
+    """A site while it answers."""
     thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -161,6 +161,7 @@ SEEN_PRECHECK = env.list("TRAWL_SEEN_PRECHECK", default=["cache"])
 CONTACT = env.str("TRAWL_CONTACT", default="")
 RESOLVE = env.list("TRAWL_RESOLVE", default=[])
 ALLOW_NETWORKS = env.list("TRAWL_ALLOW_NETWORKS", default=[])
+CA_FILE = env.str("TRAWL_CA_FILE", default="")
 PROXY = env.str("TRAWL_PROXY", default="")
 
 # --- web ---------------------------------------------------------------------------------------------

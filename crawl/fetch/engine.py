@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crawl.discover import Discovery, discover
 from crawl.fetch.addresses import AddressClocks
+from crawl.fetch.authorities import CA_FILE
 from crawl.fetch.decode import decode_body
 from crawl.fetch.dial import BadAddresses
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
@@ -70,6 +71,7 @@ class Options:
     overrides: tuple[tuple[str, str], ...] = ()
     allow_networks: tuple[str, ...] = ()
     proxy: str = ""
+    ca_file: str = CA_FILE
     lease_ms: int = 60_000
     capacity: int = 1000
 
@@ -82,7 +84,7 @@ class Engine:
         self.proxy = options.proxy
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.guard = Guard(options.allow_networks)
-        self.loop = FetchLoop(self.guard)
+        self.loop = FetchLoop(self.guard, options.ca_file)
         if self.proxy:
             self.loop.allow_proxy()
         self.resolver = Resolver(options.overrides, self.loop.submit)

@@ -11,24 +11,21 @@ import logging
 import os
 import select
 import socket
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import certifi
 import pycurl
 
+from crawl.fetch.authorities import CA_FILE
 from crawl.fetch.errors import Kind, kind_of
 from crawl.fetch.guard import Guard
 from crawl.fetch.response import Request, Response
 
 log = logging.getLogger(__name__)
 
-SYSTEM_CA_FILE = "/etc/ssl/certs/ca-certificates.crt"
 CONNECT_TIMEOUT_SECONDS = 15
 TOTAL_TIMEOUT_SECONDS = 60
 # Fewer bytes a second than this over that many seconds is a server that holds us on purpose.
@@ -40,13 +37,17 @@ MAX_HEADER_BYTES = 256 * 1024
 # gaps that were 50 ms too short.
 ARRIVAL_SLACK_SECONDS = 0.25
 MAX_CONNECTIONS = 4096
-# The system's list of authorities, which its owner may have added to; the wheel's libcurl has none.
-CA_FILE = next(
-    (file for file in (ssl.get_default_verify_paths().cafile, SYSTEM_CA_FILE) if file and Path(file).exists()),
-    certifi.where(),
-)
+# An idle connection is used again for so long; later requests, of any host, close it.
+KEEP_SECONDS = 15
 
 Done = Callable[[Response], None]
+
+
+class Dialled(socket.socket):
+    """A socket for libcurl, which takes a copy of its descriptor; this one is closed when it is forgotten."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Transfer:
@@ -92,9 +93,10 @@ class Transfer:
 class FetchLoop(threading.Thread):
     """The thread that fetches. `start()` it, `submit` work to it, `close()` it."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, ca_file: str = CA_FILE) -> None:
         super().__init__(name="fetch-loop", daemon=True)
         self.guard = guard
+        self.ca_file = ca_file
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._socket_changed)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timer_changed)
@@ -152,6 +154,8 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.HTTPHEADER, request.headers)
         handle.setopt(pycurl.HEADERFUNCTION, transfer.header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.write)
+        handle.setopt(pycurl.FRESH_CONNECT, request.fresh)
+        handle.setopt(pycurl.FORBID_REUSE, request.last)
         if request.proxy:
             handle.setopt(pycurl.PROXY, request.proxy)
             handle.setopt(pycurl.CONNECT_TO, [])
@@ -169,13 +173,14 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.PATH_AS_IS, 1)  # the URL is canonical already
         handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
         handle.setopt(pycurl.HTTP09_ALLOWED, 0)
+        handle.setopt(pycurl.MAXAGE_CONN, KEEP_SECONDS)
         handle.setopt(pycurl.CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_SECONDS * 1000)
         handle.setopt(pycurl.TIMEOUT_MS, TOTAL_TIMEOUT_SECONDS * 1000)
         handle.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
         handle.setopt(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
         handle.setopt(pycurl.BUFFERSIZE, 128 * 1024)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        handle.setopt(pycurl.CAINFO, CA_FILE)
+        handle.setopt(pycurl.CAINFO, self.ca_file)
         handle.setopt(pycurl.NETRC, 0)
         handle.setopt(pycurl.NOPROXY, "")
         return handle
@@ -185,7 +190,7 @@ class FetchLoop(threading.Thread):
         family, kind, protocol, target = address
         if not self._dialling_proxy and not self.guard.permits(str(target[0])):
             return pycurl.SOCKET_BAD
-        opened = socket.socket(family, kind, protocol)
+        opened = Dialled(family, kind, protocol)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return opened
 

@@ -16,6 +16,8 @@ class Request:
     headers: list[str]
     max_bytes: int
     proxy: str = ""
+    fresh: bool = False  # not on a connection that an earlier request has used
+    last: bool = False  # its connection is closed after it
 
 
 @dataclass(slots=True)
@@ -57,6 +59,12 @@ class Response:
             except UnicodeDecodeError:
                 text = raw.decode("latin-1")
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    @property
+    def http_version(self) -> str:
+        """ "1.0", "1.1" or "2", as the answer says it; empty without an answer."""
+        name, _, version = self.lines[0].split(None, 1)[0].decode("latin-1").partition("/") if self.lines else ("",) * 3
+        return version if name == "HTTP" else ""
 
     @property
     def head(self) -> bytes:

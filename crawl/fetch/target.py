@@ -36,6 +36,7 @@ class Target:
     row: int | None = None
     known: Known | None = None
     chain: tuple[str, ...] = ()
+    fresh: bool = False  # to be asked for on a connection of its own, after a 421
 
 
 @dataclass(slots=True)

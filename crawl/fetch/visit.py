@@ -43,6 +43,7 @@ RETRY_FIRST_MS = 5_000
 HOST_RETRY_FIRST_MS = 2_000
 # A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
 MAX_RETRY_AFTER_SECONDS = 86_400
+KEEP_CONNECTION_MS = 10_000  # with a longer delay a connection is not kept for the next request
 BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
 MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
 
@@ -204,7 +205,8 @@ class HostVisit:
     ) -> None:
         """Sends a request for a target after its address was looked up and checked, and in its turn at that address;
         `done` gets what comes of it."""
-        request = Request(url, urlsplit(url).hostname or "", "", headers, max_bytes, self.around.proxy)
+        request = Request(url, urlsplit(url).hostname or "", "", headers, max_bytes, self.around.proxy, target.fresh)
+        request.last = self.pace.delay > KEEP_CONNECTION_MS
         Dialling(self, target, request, done).begin()
 
     def arrived(self, response: Response) -> None:
@@ -225,9 +227,18 @@ class HostVisit:
             self.host_failed(target, response)
         elif response.status in (429, 503):
             self._busy(target, response)
+        elif response.status == 421 and not target.fresh:
+            self._ask_again(target)  # RFC 9110 section 15.5.20
         else:
             self.failures, self.reason = 0, ""
             self._judge(target, response)
+
+    def _ask_again(self, target: Target) -> None:
+        """Asks for a target once more, in its turn and on a connection of its own; what was answered is not kept."""
+        self.fetched.discard(target.key)
+        target.fresh = True
+        self.targets.appendleft(target)
+        self.proceed()
 
     def host_failed(self, target: Target, response: Response) -> None:
         """The host cannot be reached: gives it back for a while, and parks it when that goes on."""

@@ -41,12 +41,14 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("TRAWL_", "DATABASE_"))}
 
 
-def crawl(data: Path, *arguments: str, stdin: str | None = None, timeout: float = 90) -> Ran:
-    """Runs a crawl to its end."""
+def crawl(
+    data: Path, *arguments: str, stdin: str | None = None, timeout: float = 90, settings: dict[str, str] | None = None
+) -> Ran:
+    """Runs a crawl to its end; `settings` are environment variables."""
     done = subprocess.run(
         command(data, *arguments),
         cwd=ROOT,
-        env=environment(),
+        env=environment() | (settings or {}),
         input=stdin,
         capture_output=True,
         text=True,

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from crawl import campaigns, tasks
 from crawl.disk import shortage
+from crawl.fetch.authorities import InvalidAuthorities
 from crawl.fetch.engine import close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.resolver import parse_override
@@ -83,7 +84,7 @@ class Command(BaseCommand):
         try:
             campaign = prepare(options)
             code = Crawl(campaign, options, console).run()
-        except (campaigns.CampaignError, InvalidScope) as error:
+        except (campaigns.CampaignError, InvalidScope, InvalidAuthorities) as error:
             raise CommandError(str(error), returncode=USAGE) from None
         except Busy as error:
             raise CommandError(f"{error}; wait for it, stop it, or use --data DIR", returncode=1) from None

@@ -1,0 +1,42 @@
+"""Connections: one for a visit's requests, and none kept for a host that is asked rarely."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crawl.running import LOCAL, crawl
+from tests.fetch.looping import asking
+from tests.scripted import page, scripted
+
+
+def test_the_requests_of_a_visit_share_one_connection(tmp_path: Path) -> None:
+    with scripted({"/": page("/a", "/b", "/c")}) as site:
+        crawl(tmp_path, f"{site.url}/", *LOCAL)
+    assert len(site.asked) == 5
+    assert site.connections == 1
+
+
+def test_the_last_request_of_a_connection_closes_it_and_a_fresh_one_does_not_use_it() -> None:
+    with scripted({"/": page()}) as site, asking() as ask:
+        ask(f"{site.url}/")
+        ask(f"{site.url}/", last=True)
+        assert site.connections == 1
+        ask(f"{site.url}/")
+        assert site.connections == 2
+        ask(f"{site.url}/", fresh=True)
+        assert site.connections == 3
+        ask(f"{site.url}/")
+    assert site.connections == 3
+
+
+@pytest.mark.parametrize(("delay_ms", "last"), [(1_000, False), (60_000, True)])
+def test_with_a_long_delay_no_connection_is_kept(delay_ms: int, last: bool) -> None:
+    from unittest import mock
+
+    from crawl.fetch.visit import HostVisit
+    from frontier.politeness import Pace
+
+    visit = HostVisit(mock.Mock(), mock.Mock(), mock.Mock(proxy="http://p.test"), pace=Pace(delay_ms))
+    visit.dial("http://a.test/", mock.Mock(fresh=False), [], mock.Mock())
+    request = visit.around.loop.fetch.call_args.args[0]  # type: ignore[attr-defined]
+    assert request.last is last
