@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.db import models
@@ -10,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from crawl import campaigns
-from crawl.models import Campaign, Fetch, Page, RobotsFile, Run, ScopeRule, Seed, Tally, WarcFile, Worker
+from crawl.models import Campaign, Credential, Fetch, Page, RobotsFile, Run, ScopeRule, Seed, Tally, WarcFile, Worker
 from crawl.plan import read_plan
 from crawl.progress import size
 from crawl.scope import InvalidScope
@@ -34,13 +35,31 @@ class ScopeRuleInline(admin.TabularInline):  # type: ignore[type-arg]
     extra = 0
 
 
+class CredentialForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A password is written here and never shown; left empty, it stays as it is."""
+
+    password = forms.CharField(
+        required=False, strip=False, widget=forms.PasswordInput, max_length=500, help_text="empty: as it was"
+    )
+
+    def clean_password(self) -> str:
+        return str(self.cleaned_data["password"] or self.instance.password)
+
+
+class CredentialInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = Credential
+    form = CredentialForm
+    extra = 0
+    fields = ("origin", "user", "password")
+
+
 @admin.register(Campaign)
 class CampaignAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "status", "reach", "max_depth", "max_pages", "delay_ms", "contact", "reason")
     list_filter = ("status",)
     search_fields = ("name",)
     readonly_fields = ("status", "reason")
-    inlines = (SeedInline, ScopeRuleInline)
+    inlines = (SeedInline, ScopeRuleInline, CredentialInline)
     actions = ("start", "pause", "stop", "again")
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:

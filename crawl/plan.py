@@ -1,10 +1,12 @@
 """A running campaign as a worker needs it: read once from the database, then used for thousands of pages."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
+from crawl.fetch.request_headers import basic, parse_headers
 from crawl.models import Campaign, Run
 from crawl.scope import Scope
 from frontier.claim import wake
@@ -30,6 +32,9 @@ class Plan:
     user_agent: str
     only_loopback: bool
     warc: bool
+    headers: tuple[str, ...] = field(default=(), repr=False)
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # header line by origin
+    cookies: bool = False
 
 
 def user_agent(contact: str) -> str:
@@ -67,6 +72,9 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         user_agent=user_agent(contact),
         only_loopback=not contact,
         warc=campaign.store_warc,
+        headers=parse_headers(campaign.headers),
+        credentials={one.origin: basic(one.user, one.password) for one in campaign.credentials.all()},
+        cookies=campaign.cookies,
     )
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from crawl.discover import Discovery, discover
 from crawl.fetch.addresses import AddressClocks
 from crawl.fetch.authorities import CA_FILE
+from crawl.fetch.cookies import CookieJars
 from crawl.fetch.decode import decode_body
 from crawl.fetch.dial import BadAddresses
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
+from crawl.fetch.request_headers import for_url
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Response
 from crawl.fetch.robots import (
@@ -98,6 +100,7 @@ class Engine:
         self._stopping = False
         self._seed = 0
         self._addresses = AddressClocks()
+        self.cookies = CookieJars()
         self.bad_addresses = BadAddresses()
         self._workers = 1  # that are alive, this one included
 
@@ -248,6 +251,7 @@ class Engine:
             f"User-Agent: {target.plan.user_agent}",
             "Accept: text/plain,*/*;q=0.5",
             "Accept-Encoding: gzip",
+            *for_url(url, target.plan.headers, target.plan.credentials),
         ]
 
         def done(response: Response) -> None:

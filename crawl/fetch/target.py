@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from crawl.fetch.errors import Kind
+from crawl.fetch.request_headers import merged
 from crawl.fetch.response import Response
 from crawl.pages import Key
 from crawl.plan import Plan
@@ -36,7 +37,11 @@ class Target:
     row: int | None = None
     known: Known | None = None
     chain: tuple[str, ...] = ()
-    fresh: bool = False  # to be asked for on a connection of its own, after a 421
+    first: "Target | None" = None  # where a chain of redirects began
+    cookie: str = ""  # what is sent as Cookie
+    cookie_came: bool = False  # a new one, with its answer or one further along its chain of redirects
+    again: bool = False  # it is asked for a second time at once, and not a third
+    fresh: bool = False  # on a connection of its own
 
 
 @dataclass(slots=True)
@@ -71,6 +76,13 @@ def headers_for(target: Target) -> list[str]:
         "Accept-Language: en,*;q=0.5",
         "Accept-Encoding: gzip, deflate, br, zstd",
     ]
+    plan = target.plan
+    if plan.headers:
+        headers = merged(headers, plan.headers)
+    if plan.credentials and (line := plan.credentials.get(origin_of(target.url.fetch))):
+        headers.append(line)
+    if target.cookie:
+        headers.append(f"Cookie: {target.cookie}")
     if target.known and target.known.etag:
         headers.append(f"If-None-Match: {target.known.etag}")
     elif target.known and target.known.last_modified:

@@ -14,9 +14,11 @@ from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
 from crawl.fetch.loop import FetchLoop
+from crawl.fetch.request_headers import withheld
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Request, Response, retry_after_seconds
 from crawl.fetch.robots import Robots
@@ -56,6 +58,7 @@ class Surroundings(Protocol):
 
     loop: FetchLoop
     resolver: Resolver
+    cookies: CookieJars
     bad_addresses: BadAddresses
     proxy: str
 
@@ -193,6 +196,8 @@ class HostVisit:
             self.targets.appendleft(target)
             self._end()
             return
+        if target.plan.cookies:
+            target.cookie = self.around.cookies.header(target.plan.campaign, target.url.fetch)
         self.dial(target.url.fetch, target, headers_for(target), lambda r: self._answered(target, r))
 
     def dial(
@@ -223,20 +228,24 @@ class HostVisit:
     def _answered(self, target: Target, response: Response) -> None:
         self.arrived(response)
         self.fetched.add(target.key)
+        cookies = self.around.cookies if target.plan.cookies else None
+        if cookies and cookies.take(target.plan.campaign, response.url, response.lines):
+            (target.first or target).cookie_came = True
         if response.error in HOST_KINDS or response.error in FINAL_HOST_KINDS:
             self.host_failed(target, response)
         elif response.status in (429, 503):
             self._busy(target, response)
-        elif response.status == 421 and not target.fresh:
-            self._ask_again(target)  # RFC 9110 section 15.5.20
+        elif response.status == 421 and not target.again:
+            target.fresh = True  # RFC 9110 section 15.5.20
+            self._ask_again(target)
         else:
             self.failures, self.reason = 0, ""
             self._judge(target, response)
 
     def _ask_again(self, target: Target) -> None:
-        """Asks for a target once more, in its turn and on a connection of its own; what was answered is not kept."""
+        """Asks for a target once more, in its turn."""
         self.fetched.discard(target.key)
-        target.fresh = True
+        target.again = True
         self.targets.appendleft(target)
         self.proceed()
 
@@ -306,7 +315,7 @@ class HostVisit:
 
     def _judge(self, target: Target, response: Response) -> None:
         outcome = Outcome(target, response, response.error, response.detail)
-        outcome.request_head = request_head(target.url.fetch, headers_for(target))
+        outcome.request_head = request_head(target.url.fetch, withheld(headers_for(target)))
         if response.error in TRANSIENT_KINDS or response.status >= 500:
             self._retry_later(outcome)
         elif response.status in (301, 302, 303, 307, 308):
@@ -324,9 +333,16 @@ class HostVisit:
                 follow = canonicalise(location, target.url.fetch, target.plan.rules)
             except InvalidURL as error:
                 outcome.error, outcome.detail = Kind.BAD_REDIRECT, f"Location: {error}"
-        chain = (*target.chain, target.url.canonical)
+        chain, first = (*target.chain, target.url.canonical), target.first or target
+        if follow and follow.canonical == first.url.canonical and first.cookie_came and not first.again:
+            if target is not first:
+                self.around.record(self, outcome)
+            self._ask_again(first)  # now with the cookie that it asked for
+            return
         if follow and follow.canonical in chain:
             outcome.error, outcome.detail = Kind.REDIRECT_LOOP, f"leads back to {follow.canonical}"
+            if "set-cookie" in response.headers and not target.plan.cookies:
+                outcome.detail += " with a cookie, and cookies are off"
         elif follow and len(chain) > MAX_REDIRECTS:
             outcome.error, outcome.detail = Kind.TOO_MANY_REDIRECTS, f"more than {MAX_REDIRECTS} on one host"
         elif follow:
@@ -337,7 +353,8 @@ class HostVisit:
                 outcome.error, outcome.detail = Kind.OUT_OF_SCOPE, f"leads to {follow.fetch}: {verdict.rule}"
         self.around.record(self, outcome)
         if outcome.redirect and outcome.redirect.host == self.lease.name:
-            self.around.if_unknown(Target(outcome.redirect, target.key, target.plan, target.depth, chain=chain), self)
+            following = Target(outcome.redirect, target.key, target.plan, target.depth, chain=chain, first=first)
+            self.around.if_unknown(following, self)
         else:
             self.proceed()
 

@@ -1,10 +1,11 @@
 """The tables of the crawl."""
 
-from crawl.models.campaign import Campaign, Run, ScopeRule, Seed, Tally, Worker
+from crawl.models.campaign import Campaign, Credential, Run, ScopeRule, Seed, Tally, Worker
 from crawl.models.page import Fetch, Page, RobotsFile, WarcFile
 
 __all__ = [
     "Campaign",
+    "Credential",
     "Fetch",
     "Page",
     "RobotsFile",

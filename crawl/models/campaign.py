@@ -4,10 +4,19 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from crawl.fetch.request_headers import check_credential, parse_headers, parse_origin
 from frontier.priority import MAX_WEIGHT
 from frontier.urls import InvalidURL, canonicalise
 
 MAX_BURST = 1000
+
+
+def validate_headers(text: str) -> None:
+    """Raises ValidationError for headers that cannot be sent."""
+    try:
+        parse_headers(text)
+    except ValueError as error:
+        raise ValidationError(str(error)) from None
 
 
 class Campaign(models.Model):
@@ -48,6 +57,12 @@ class Campaign(models.Model):
         max_length=200, blank=True, help_text="a mail address or page where site owners can complain"
     )
     store_warc = models.BooleanField("store WARC", default=True)
+    headers = models.TextField(
+        blank=True,
+        validators=[validate_headers],
+        help_text="request headers, one a line as 'Name: value'; they go to every host of the campaign",
+    )
+    cookies = models.BooleanField(default=False, help_text="kept for each host, and sent to no other")
     url_rules = models.JSONField(
         default=dict, blank=True, help_text="which parts of a URL do not matter, e.g. session_ids"
     )
@@ -85,6 +100,31 @@ class Seed(models.Model):
             self.url = canonicalise(self.url).fetch
         except InvalidURL as error:
             raise ValidationError({"url": f"not a URL: {error}"}) from None
+
+
+class Credential(models.Model):
+    """A user and password for one origin of a campaign; they are sent nowhere else."""
+
+    campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="credentials")
+    origin = models.CharField(
+        "host", max_length=280, help_text="a host, asked by https; or http://host[:port] for one asked by http"
+    )
+    user = models.CharField(max_length=200)
+    password = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["campaign", "origin"], name="crawl_credential_once")]
+
+    def __str__(self) -> str:
+        return self.origin
+
+    def clean(self) -> None:
+        """Refuses what cannot be sent, and keeps the host as an origin."""
+        try:
+            self.origin = parse_origin(self.origin)
+            check_credential(self.user, self.password)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
 
 
 class ScopeRule(models.Model):

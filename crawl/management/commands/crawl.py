@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -31,6 +30,7 @@ from crawl.models.campaign import MAX_BURST
 from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
+from crawl.request_options import add_request_options, apply_request_options, without_secrets
 from crawl.scope import InvalidScope, Scope
 from frontier.priority import MAX_WEIGHT
 from frontier.sheet import MAX_DEPTH
@@ -72,6 +72,7 @@ class Command(BaseCommand):
             " named by --allow-network)",
         )
         add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
+        add_request_options(parser)
         add("--no-warc", action="store_true", help="do not keep the responses")
         add("--json", action="store_true", help="print the summary as one JSON object")
         add("--again", action="store_true", help="visit everything again, in a new run")
@@ -138,6 +139,7 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
         if value is not None:
             setattr(campaign, field, value)
     campaign.save()
+    apply_request_options(campaign, options)
     for action in (ScopeRule.Action.INCLUDE, ScopeRule.Action.EXCLUDE):
         if options[action] is not None:
             campaign.scope_rules.filter(action=action).delete()
@@ -310,7 +312,7 @@ def _allow_many_files() -> None:
 
 def _resume_command(campaign: Campaign) -> str:
     words = [word for word in sys.argv[1:] if word != "--again"]
-    return shlex.join([os.environ.get("TRAWL_COMMAND", "trawl"), *words])
+    return without_secrets([os.environ.get("TRAWL_COMMAND", "trawl"), *words])
 
 
 def _seed(text: str) -> URL:
