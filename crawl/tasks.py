@@ -22,6 +22,7 @@ from crawl.disk import shortage
 from crawl.fetch.authorities import with_added
 from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
+from crawl.fetch.proxies import parse_proxy
 from crawl.fetch.resolver import parse_override
 from crawl.models import Worker
 from crawl.plan import Plans
@@ -52,14 +53,14 @@ LEASE_MS = settings.LEASE_SECONDS * 1000
 
 
 def make_engine(
-    overrides: tuple[tuple[str, str], ...] = (), allow_networks: tuple[str, ...] = (), proxy: str = ""
+    overrides: tuple[tuple[str, str], ...] = (), allow_networks: tuple[str, ...] = (), proxies: tuple[str, ...] = ()
 ) -> Engine:
     """An engine by the settings, with what a command adds to them."""
     options = Options(
         data=settings.DATA_DIR,
         overrides=(*overrides, *(parse_override(text) for text in settings.RESOLVE)),
         allow_networks=(*allow_networks, *(str(parse_network(text)) for text in settings.ALLOW_NETWORKS)),
-        proxy=proxy or settings.PROXY,
+        proxies=proxies or tuple(parse_proxy(text) for text in settings.PROXIES),
         ca_file=with_added(settings.CA_FILE, settings.DATA_DIR),
         lease_ms=LEASE_MS,
         capacity=settings.VISITS_PER_WORKER,

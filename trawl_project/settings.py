@@ -162,7 +162,7 @@ CONTACT = env.str("TRAWL_CONTACT", default="")
 RESOLVE = env.list("TRAWL_RESOLVE", default=[])
 ALLOW_NETWORKS = env.list("TRAWL_ALLOW_NETWORKS", default=[])
 CA_FILE = env.str("TRAWL_CA_FILE", default="")
-PROXY = env.str("TRAWL_PROXY", default="")
+PROXIES = env.list("TRAWL_PROXY", default=[])
 
 # --- web ---------------------------------------------------------------------------------------------
 

@@ -8,10 +8,13 @@ last for a while, so that the next request begins with one that works.
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from crawl.fetch.errors import Kind
+from crawl.fetch.proxies import Proxy
 from crawl.fetch.response import Request, Response
 from crawl.fetch.target import Target
 
@@ -66,10 +69,33 @@ class Dialling:
     def begin(self) -> None:
         """Looks the name up, or leaves that to the proxy; `done` gets whatever comes of the request."""
         around = self._visit.around
-        if self._request.proxy:
-            around.loop.fetch(self._request, self._done)
+        if around.proxies:
+            self._through_proxy()
         else:
             around.resolver.resolve(self._request.name, self._resolved)
+
+    def _through_proxy(self) -> None:
+        """The proxy looks names up; an address that stands in the URL is checked here all the same."""
+        visit, request = self._visit, self._request
+        around = visit.around
+        if _is_literal(request.name) and not around.permits(request.name, self._target.plan):
+            self._fail(Kind.BLOCKED_ADDRESS, f"{request.name} is not a public address")
+            return
+        proxy = around.proxies.choose(visit.lease.name)
+        if proxy is None or around.stopping():
+            visit.put_off(self._target, time.time() + around.proxies.seconds_left(), "no proxy answers")
+            return
+        request.proxy = proxy.url
+        around.loop.fetch(request, partial(self._proxied, proxy))
+
+    def _proxied(self, proxy: Proxy, response: Response) -> None:
+        proxies = self._visit.around.proxies
+        if response.proxy_failure:
+            proxies.failed(proxy, response.proxy_failure)
+            self._through_proxy()
+        else:
+            proxies.works(proxy)
+            self._done(response)
 
     def _resolved(self, addresses: list[str]) -> None:
         around = self._visit.around
@@ -113,6 +139,14 @@ class Dialling:
                 self._next()
                 return
         self._done(response)
+
+
+def _is_literal(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def port_of(url: str) -> int:

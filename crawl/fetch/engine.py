@@ -18,6 +18,7 @@ from crawl.fetch.dial import BadAddresses
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
+from crawl.fetch.proxies import Proxies
 from crawl.fetch.request_headers import for_url
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Response
@@ -72,7 +73,7 @@ class Options:
     data: Path
     overrides: tuple[tuple[str, str], ...] = ()
     allow_networks: tuple[str, ...] = ()
-    proxy: str = ""
+    proxies: tuple[str, ...] = ()
     ca_file: str = CA_FILE
     lease_ms: int = 60_000
     capacity: int = 1000
@@ -83,11 +84,11 @@ class Engine:
 
     def __init__(self, options: Options, after_commit: Callable[[int, int], None]) -> None:
         self.options = options
-        self.proxy = options.proxy
+        self.proxies = Proxies(options.proxies)
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.guard = Guard(options.allow_networks)
         self.loop = FetchLoop(self.guard, options.ca_file)
-        if self.proxy:
+        if self.proxies:
             self.loop.allow_proxy()
         self.resolver = Resolver(options.overrides, self.loop.submit)
         self.writer = Writer(Archive(options.data / "warc"), after_commit)

@@ -22,6 +22,7 @@ import pycurl
 from crawl.fetch.authorities import CA_FILE
 from crawl.fetch.errors import Kind, kind_of
 from crawl.fetch.guard import Guard
+from crawl.fetch.proxies import proxy_failure
 from crawl.fetch.response import Request, Response
 
 log = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class FetchLoop(threading.Thread):
     _dialling_proxy = False
 
     def allow_proxy(self) -> None:
-        """From now on every connection goes to the operator's proxy."""
+        """From now on every connection goes to a proxy of the operator's."""
         self._dialling_proxy = True
 
     # --- the loop itself ----------------------------------------------------------------------------
@@ -306,5 +307,8 @@ class FetchLoop(threading.Thread):
                 response.truncated = "disconnect"
             elif response.body:
                 response.truncated = "time" if code == pycurl.E_OPERATION_TIMEDOUT else "disconnect"
+        if transfer.request.proxy:
+            status = handle.getinfo(pycurl.HTTP_CONNECTCODE)
+            response.proxy_failure = proxy_failure(code, message, connect > 0, status, response.status)
         response.read_headers()
         return response

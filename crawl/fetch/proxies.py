@@ -43,7 +43,7 @@ class Proxies:
         """The proxy of a host: always the same one while it works (rendezvous hashing); None when none works."""
         now = time.monotonic()
         able = [proxy for proxy in self._proxies if proxy.until <= now]
-        return max(able, key=lambda proxy: xxhash.xxh3_64_intdigest(f"{proxy.name}\n{host}"), default=None)
+        return max(able, key=lambda proxy: xxhash.xxh3_64_intdigest(f"{proxy.name}\n{host}".encode()), default=None)
 
     def failed(self, proxy: Proxy, reason: str) -> None:
         """Puts a proxy aside. Requests that were under way when it failed count as one failure."""

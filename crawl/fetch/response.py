@@ -41,6 +41,7 @@ class Response:
     arrived_at: float = 0.0
     ended_at: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
+    proxy_failure: str = ""  # the request did not get beyond the proxy, and why
 
     def read_headers(self) -> None:
         """Fills `headers` from the raw lines: names in lower case, repeated ones joined by a comma.

@@ -18,6 +18,7 @@ from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
 from crawl.fetch.loop import FetchLoop
+from crawl.fetch.proxies import Proxies
 from crawl.fetch.request_headers import withheld
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Request, Response, retry_after_seconds
@@ -60,7 +61,7 @@ class Surroundings(Protocol):
     resolver: Resolver
     cookies: CookieJars
     bad_addresses: BadAddresses
-    proxy: str
+    proxies: Proxies
 
     def stopping(self) -> bool:
         """Whether the worker is to end."""
@@ -210,7 +211,7 @@ class HostVisit:
     ) -> None:
         """Sends a request for a target after its address was looked up and checked, and in its turn at that address;
         `done` gets what comes of it."""
-        request = Request(url, urlsplit(url).hostname or "", "", headers, max_bytes, self.around.proxy, target.fresh)
+        request = Request(url, urlsplit(url).hostname or "", "", headers, max_bytes, fresh=target.fresh)
         request.last = self.pace.delay > KEEP_CONNECTION_MS
         Dialling(self, target, request, done).begin()
 

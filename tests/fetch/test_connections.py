@@ -33,10 +33,12 @@ def test_the_last_request_of_a_connection_closes_it_and_a_fresh_one_does_not_use
 def test_with_a_long_delay_no_connection_is_kept(delay_ms: int, last: bool) -> None:
     from unittest import mock
 
+    from crawl.fetch.proxies import Proxies
     from crawl.fetch.visit import HostVisit
     from frontier.politeness import Pace
 
-    visit = HostVisit(mock.Mock(), mock.Mock(), mock.Mock(proxy="http://p.test"), pace=Pace(delay_ms))
+    visit = HostVisit(mock.Mock(), mock.Mock(), mock.Mock(proxies=Proxies(["http://p.test:1"])), pace=Pace(delay_ms))
+    visit.around.stopping.return_value = False  # type: ignore[attr-defined]
     visit.dial("http://a.test/", mock.Mock(fresh=False), [], mock.Mock())
     request = visit.around.loop.fetch.call_args.args[0]  # type: ignore[attr-defined]
     assert request.last is last

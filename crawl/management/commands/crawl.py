@@ -22,6 +22,7 @@ from crawl.disk import shortage
 from crawl.fetch.authorities import InvalidAuthorities
 from crawl.fetch.engine import close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
+from crawl.fetch.proxies import parse_proxy
 from crawl.fetch.resolver import parse_override
 from crawl.live import Display
 from crawl.local import Busy, DataLock, LocalFleet, clean_up_after_a_kill
@@ -78,7 +79,14 @@ class Command(BaseCommand):
         add("--again", action="store_true", help="visit everything again, in a new run")
         add("--resolve", metavar="NAME=ADDRESS", action="append", type=_checked(parse_override), default=[])
         add("--allow-network", metavar="CIDR", action="append", type=_checked(parse_network), default=[])
-        add("--proxy", metavar="URL", help="send every request through this HTTP proxy")
+        add(
+            "--proxy",
+            metavar="URL",
+            action="append",
+            type=_checked(parse_proxy),
+            help="send every request through this proxy (http:// or socks5h://); given several times, a host keeps to"
+            " one of them while it works. One with a password is better put into TRAWL_PROXY",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console(stderr=True)
@@ -287,7 +295,7 @@ def _engine_options(options: dict[str, Any]) -> dict[str, Any]:
     return {
         "overrides": tuple(options["resolve"]),
         "allow_networks": tuple(str(network) for network in options["allow_network"]),
-        "proxy": options["proxy"] or "",
+        "proxies": tuple(options["proxy"] or ()),
     }
 
 
