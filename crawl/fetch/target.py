@@ -90,6 +90,11 @@ def headers_for(target: Target) -> list[str]:
     return headers
 
 
+def is_conditional(target: Target) -> bool:
+    """Whether the request for a target says what is known of it."""
+    return bool(target.known and (target.known.etag or target.known.last_modified))
+
+
 def request_head(url: str, headers: list[str]) -> bytes:
     """The request head as libcurl sends it over HTTP/1.1, for the WARC request record."""
     parts = urlsplit(url)

@@ -18,12 +18,13 @@ from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
 from crawl.fetch.loop import FetchLoop
+from crawl.fetch.misanswer import misanswer
 from crawl.fetch.proxies import Proxies
 from crawl.fetch.request_headers import withheld
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Request, Response, retry_after_seconds
 from crawl.fetch.robots import Robots
-from crawl.fetch.target import Outcome, Target, headers_for, origin_of, request_head, twin_of
+from crawl.fetch.target import Outcome, Target, headers_for, is_conditional, origin_of, request_head, twin_of
 from crawl.pages import Key
 from crawl.plan import Plan
 from frontier.claim import Visit
@@ -317,7 +318,10 @@ class HostVisit:
     def _judge(self, target: Target, response: Response) -> None:
         outcome = Outcome(target, response, response.error, response.detail)
         outcome.request_head = request_head(target.url.fetch, withheld(headers_for(target)))
-        if response.error in TRANSIENT_KINDS or response.status >= 500:
+        wrong = None if response.error else misanswer(response.status, response.headers, is_conditional(target))
+        if wrong:
+            outcome.error, outcome.detail = wrong
+        if outcome.error in TRANSIENT_KINDS or response.status >= 500:
             self._retry_later(outcome)
         elif response.status in (301, 302, 303, 307, 308):
             self._redirected(target, response, outcome)

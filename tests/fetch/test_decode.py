@@ -192,7 +192,15 @@ def test_stacked_encodings_are_undone_from_the_last_to_the_first(encoding, body,
     assert decode_body(body, encoding, MIB) == decoded
 
 
+def brotli_in_pieces(pieces):
+    """Zeros by the MiB, never held as a whole."""
+    compressor = brotli.Compressor(quality=1)
+    return b"".join([*(compressor.process(bytes(MIB)) for _ in range(pieces)), compressor.finish()])
+
+
 BOMBS = {
+    "br of 256 MiB": ("br", lambda: brotli_in_pieces(256)),
+    "gzip of 4 GiB": ("gzip", lambda: gzip.compress(bytes(64 * MIB)) * 64),
     "gzip": ("gzip", lambda: gzip.compress(bytes(64 * MIB), 6)),
     "members": ("gzip", lambda: gzip.compress(bytes(2 * MIB)) * 32),
     "deflate": ("deflate", lambda: zlib.compress(bytes(64 * MIB))),
