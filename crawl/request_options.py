@@ -24,18 +24,18 @@ def add_request_options(parser: CommandParser) -> None:
         "--header",
         metavar="'NAME: VALUE'",
         action="append",
-        type=_checked(parse_header),
+        type=checked(parse_header),
         help="a header for every request of the campaign, to whichever host; those given replace those it had",
     )
     add(
         "--auth",
         metavar="HOST=USER:PASSWORD",
         action="append",
-        type=_checked(parse_auth),
+        type=checked(parse_auth),
         help="basic authentication for one host by https (http://HOST=... by http); other users of this machine can"
         " see it in the list of processes, so rather use --auth-file",
     )
-    add("--auth-file", metavar="FILE", type=_checked(read_auth_file), help="a file of such lines")
+    add("--auth-file", metavar="FILE", type=checked(read_auth_file), help="a file of such lines")
     add("--cookies", action="store_true", help="keep the cookies of each host, and send them to it alone")
 
 
@@ -87,11 +87,13 @@ def without_secrets(words: Iterable[str]) -> str:
     return shlex.join(shown)
 
 
-def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    def checked(text: str) -> Any:
+def checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A function that argparse can use: what it refuses is told with its reason."""
+
+    def parsed(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as error:
             raise ArgumentTypeError(str(error)) from None
 
-    return checked
+    return parsed

@@ -300,7 +300,7 @@ class FetchLoop(threading.Thread):
         if transfer.overflow == "length":
             response.truncated = "length"
         elif code:
-            connected = sent > 0
+            connected = _is_connected(handle)
             response.error = Kind.BAD_HTTP if transfer.overflow else kind_of(code, connected, bool(transfer.lines))
             response.detail = message
             if response.error is Kind.TRUNCATED:
@@ -309,6 +309,12 @@ class FetchLoop(threading.Thread):
                 response.truncated = "time" if code == pycurl.E_OPERATION_TIMEDOUT else "disconnect"
         if transfer.request.proxy:
             status = handle.getinfo(pycurl.HTTP_CONNECTCODE)
-            response.proxy_failure = proxy_failure(code, message, connect > 0, status, response.status)
+            response.proxy_failure = proxy_failure(code, message, _is_connected(handle), status, response.status)
         response.read_headers()
         return response
+
+
+def _is_connected(handle: Any) -> bool:
+    """Whether a connection stood. The times do not tell: PRETRANSFER_TIME is set without one, and CONNECT_TIME is 0 on
+    one that was there before."""
+    return bool(handle.getinfo(pycurl.LOCAL_PORT) > 0)

@@ -1,9 +1,12 @@
 """Connections: one for a visit's requests, and none kept for a host that is asked rarely."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
+from crawl.fetch.errors import Kind
 from tests.crawl.running import LOCAL, crawl
 from tests.fetch.looping import asking
 from tests.scripted import page, scripted
@@ -42,3 +45,26 @@ def test_with_a_long_delay_no_connection_is_kept(delay_ms: int, last: bool) -> N
     visit.dial("http://a.test/", mock.Mock(fresh=False), [], mock.Mock())
     request = visit.around.loop.fetch.call_args.args[0]  # type: ignore[attr-defined]
     assert request.last is last
+
+
+def test_a_proxy_that_goes_silent_on_a_kept_connection_is_not_taken_for_one_that_is_out_of_reach() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with asking() as ask:
+            ask.loop.allow_proxy()
+            proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
+            first, second = ask("http://a.test/", proxy=proxy), ask("http://a.test/", proxy=proxy)
+        thread.join(10)
+    assert (first.status, first.error) == (200, None)
+    assert second.error is Kind.TRUNCATED
+    assert second.proxy_failure == ""

@@ -31,7 +31,7 @@ from crawl.models.campaign import MAX_BURST
 from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
-from crawl.request_options import add_request_options, apply_request_options, without_secrets
+from crawl.request_options import add_request_options, apply_request_options, checked, without_secrets
 from crawl.scope import InvalidScope, Scope
 from frontier.priority import MAX_WEIGHT
 from frontier.sheet import MAX_DEPTH
@@ -77,13 +77,13 @@ class Command(BaseCommand):
         add("--no-warc", action="store_true", help="do not keep the responses")
         add("--json", action="store_true", help="print the summary as one JSON object")
         add("--again", action="store_true", help="visit everything again, in a new run")
-        add("--resolve", metavar="NAME=ADDRESS", action="append", type=_checked(parse_override), default=[])
-        add("--allow-network", metavar="CIDR", action="append", type=_checked(parse_network), default=[])
+        add("--resolve", metavar="NAME=ADDRESS", action="append", type=checked(parse_override), default=[])
+        add("--allow-network", metavar="CIDR", action="append", type=checked(parse_network), default=[])
         add(
             "--proxy",
             metavar="URL",
             action="append",
-            type=_checked(parse_proxy),
+            type=checked(parse_proxy),
             help="send every request through this proxy (http:// or socks5h://); given several times, a host keeps to"
             " one of them while it works. One with a password is better put into TRAWL_PROXY",
         )
@@ -359,16 +359,6 @@ def _seed_line(line: str) -> tuple[URL, int]:
     if weights and weights[0] not in map(str, range(1, MAX_WEIGHT + 1)):
         raise CommandError(f"'{weights[0]}' is not a weight from 1 to {MAX_WEIGHT}")
     return _seed(url), int(weights[0]) if weights else MAX_WEIGHT
-
-
-def _checked(parse: Any) -> Any:
-    def checked(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from None
-
-    return checked
 
 
 def _whole(text: str) -> int:
