@@ -125,7 +125,7 @@ class RunAdmin(ReadOnly):
 
 @admin.register(Page)
 class PageAdmin(ReadOnly):
-    list_display = ("url", "status", "error", "fetched", "length", "content_type", "title")
+    list_display = ("url", "status", "error", "detail", "fetched", "length", "content_type", "title")
     ordering = ("id",)
 
     @admin.display(description="URL")

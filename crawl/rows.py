@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crawl.fetch.errors import Kind
+from crawl.fetch.errors import KEPT_KINDS, Kind
 from crawl.pages import Key, Place, places
 from frontier.politeness import now_ms
 from frontier.sql import dialect
@@ -13,7 +13,7 @@ from frontier.urls import to_reference
 if TYPE_CHECKING:
     from crawl.record import Record
 
-CONTENT_TYPE_CHARS, ETAG_CHARS, DATE_CHARS, EXAMPLE_CHARS = 80, 1000, 40, 500
+CONTENT_TYPE_CHARS, ETAG_CHARS, DATE_CHARS, EXAMPLE_CHARS, DETAIL_CHARS = 80, 1000, 40, 500, 200
 
 
 class Stored(NamedTuple):
@@ -35,7 +35,7 @@ class RobotsRow(NamedTuple):
 
 
 _PAGE = (
-    "id bigint, hash bigint, probe smallint, ref text, depth smallint, status smallint, error text,"
+    "id bigint, hash bigint, probe smallint, ref text, depth smallint, status smallint, error text, detail text,"
     " failures smallint, fetched_at bigint, due_at bigint, length integer, digest text, content_type text,"
     " etag text, last_modified text, location text, title text, noindex boolean"
 )
@@ -43,7 +43,7 @@ _NAMES = ", ".join(column.split()[0] for column in _PAGE.split(","))
 # A failed fetch and a 304 leave what is known of the content as it is.
 _STATE = (
     "status = CASE WHEN excluded.status = 304 THEN crawl_page.status ELSE excluded.status END,"
-    " error = excluded.error, failures = excluded.failures, fetched_at = excluded.fetched_at,"
+    " error = excluded.error, detail = excluded.detail, failures = excluded.failures, fetched_at = excluded.fetched_at,"
     " due_at = excluded.due_at, queued = false"
 )
 _CONTENT = (
@@ -72,7 +72,8 @@ def store(cursor: Any, records: Sequence["Record"], stored: dict[int, Stored]) -
         target, response = record.outcome.target, record.outcome.response
         place, archived = where[target.key], stored.get(at)
         row = _page_row(record, place, archived)
-        whole = response is not None and not record.outcome.error and response.status != 304
+        error = record.outcome.error
+        whole = response is not None and (not error or error in KEPT_KINDS) and response.status != 304
         (kept if whole else states)[target.key] = row
         if response is not None:
             fetches.append(_fetch_row(record, place, archived))
@@ -113,6 +114,7 @@ def _page_row(record: "Record", place: Place, archived: Stored | None) -> list[A
         target.depth,
         response.status if response else 0,
         error or "",
+        _text(outcome.detail, DETAIL_CHARS) if error else "",
         (target.known.failures if target.known else 0) + 1 if failed else 0,
         int((response.sent_at if response else 0) * 1000) or now_ms(),
         outcome.retry_at,

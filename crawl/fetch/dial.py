@@ -72,6 +72,7 @@ class Dialling:
         if around.proxies:
             self._through_proxy()
         else:
+            self._request.lenient = self._request.url in around.loop.odd_origins
             around.resolver.resolve(self._request.name, self._resolved)
 
     def _through_proxy(self) -> None:
@@ -138,7 +139,17 @@ class Dialling:
             if self._left and time.time() - self._began < DIALLING_SECONDS:
                 self._next()
                 return
+        if response.unreadable and not self._request.lenient:
+            self._ask_leniently(response)
+            return
         self._done(response)
+
+    def _ask_leniently(self, response: Response) -> None:
+        """What libcurl could not read is asked for once more, when the host is due again, and read by us."""
+        self._visit.around.loop.odd_origins.remember(response.url)
+        self._visit.arrived(response)
+        self._request.lenient = True
+        self._visit.wait(self._target, self._in_turn)
 
 
 def _is_literal(name: str) -> bool:

@@ -207,7 +207,11 @@ class Engine:
             except Exception as error:  # a page that breaks the parser must not stop its host's visit
                 log.exception("cannot read %s", response.url)
                 outcome.error, outcome.detail = Kind.INTERNAL, f"{type(error).__name__}: {error}"
-            outcome.error = outcome.error or found.error
+            if found.error and not outcome.error:
+                outcome.error, outcome.detail = (
+                    found.error,
+                    f"unpacks to far more than its {len(response.body):,} bytes",
+                )
             links = found.links
         elif outcome.redirect:
             links = [Link(outcome.redirect, REDIRECT, target.depth)]

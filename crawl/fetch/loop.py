@@ -20,23 +20,15 @@ from typing import Any
 import pycurl
 
 from crawl.fetch.authorities import CA_FILE
-from crawl.fetch.errors import Kind, kind_of
+from crawl.fetch.errors import UNREADABLE, Kind, kind_of
 from crawl.fetch.guard import Guard
+from crawl.fetch.lenient import LenientTransfer, OddOrigins
+from crawl.fetch.limits import ARRIVAL_SLACK_SECONDS, MAX_HEADER_BYTES, Limits
 from crawl.fetch.proxies import proxy_failure
 from crawl.fetch.response import Request, Response
 
 log = logging.getLogger(__name__)
 
-CONNECT_TIMEOUT_SECONDS = 15
-TOTAL_TIMEOUT_SECONDS = 60
-# Fewer bytes a second than this over that many seconds is a server that holds us on purpose.
-SLOWEST_BYTES_PER_SECOND = 64
-SLOW_SECONDS = 20
-MAX_HEADER_BYTES = 256 * 1024
-# A request may wait in the server's queue for a while after we sent it; its arrival is reckoned this
-# much later unless the answer proves that it came sooner. With 0.02 a server on a loaded machine saw
-# gaps that were 50 ms too short.
-ARRIVAL_SLACK_SECONDS = 0.25
 MAX_CONNECTIONS = 4096
 # An idle connection is used again for so long; later requests, of any host, close it.
 KEEP_SECONDS = 15
@@ -67,7 +59,10 @@ class Transfer:
         self.started = time.time()
 
     def header(self, line: bytes) -> int | None:
-        """Takes a header line; a new status line starts the head anew (after 1xx or a proxy's answer)."""
+        """Takes a header line; a new status line starts the head anew (after 1xx or a proxy's answer). Trailers
+        count for nothing."""
+        if self.body:
+            return None
         if line.startswith(b"HTTP/"):
             self.lines, self.size = [], 0
         self.size += len(line)
@@ -90,6 +85,12 @@ class Transfer:
         self.body.append(data)
         return None
 
+    def head(self, status: int) -> str:
+        """How much of the head of an answer (not of an interim one) has come: "", "part" or "whole"."""
+        if not self.lines:
+            return ""
+        return "whole" if (b"\r\n" in self.lines or b"\n" in self.lines) and not 100 <= status < 200 else "part"
+
 
 class FetchLoop(threading.Thread):
     """The thread that fetches. `start()` it, `submit` work to it, `close()` it."""
@@ -98,6 +99,10 @@ class FetchLoop(threading.Thread):
         super().__init__(name="fetch-loop", daemon=True)
         self.guard = guard
         self.ca_file = ca_file
+        self.limits = Limits()
+        self.odd_origins = OddOrigins()
+        self._watches: dict[int, Callable[[], None]] = {}
+        self._lenient: set[LenientTransfer] = set()
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._socket_changed)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timer_changed)
@@ -135,6 +140,9 @@ class FetchLoop(threading.Thread):
 
     def fetch(self, request: Request, done: Done) -> None:
         """Sends a request; `done` gets the response, whatever comes of it."""
+        if request.lenient:
+            self._fetch_leniently(request, done)
+            return
         transfer = Transfer(request, done)
         handle = self._spare.pop() if self._spare else self._new_handle()
         try:
@@ -148,6 +156,29 @@ class FetchLoop(threading.Thread):
         transfer.handle = handle
         self._transfers[handle] = transfer
         self._multi.add_handle(handle)
+
+    def _fetch_leniently(self, request: Request, done: Done) -> None:
+        def finished(response: Response) -> None:
+            self._lenient.discard(transfer)
+            self.odd_origins.note(response)
+            self._guarded(lambda: done(response))
+
+        transfer = LenientTransfer(request, self, finished)
+        self._lenient.add(transfer)
+        transfer.start()
+
+    def watch(self, descriptor: int, events: int, ready: Callable[[], None]) -> None:
+        """Calls `ready` whenever one of the events has come up; replaces an earlier watch."""
+        if descriptor in self._watches:
+            self._epoll.modify(descriptor, events)
+        else:
+            self._epoll.register(descriptor, events)
+        self._watches[descriptor] = ready
+
+    def unwatch(self, descriptor: int) -> None:
+        """Ends a watch."""
+        if self._watches.pop(descriptor, None):
+            self._epoll.unregister(descriptor)
 
     def _set_up(self, handle: Any, transfer: Transfer) -> None:
         request = transfer.request
@@ -175,10 +206,11 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
         handle.setopt(pycurl.HTTP09_ALLOWED, 0)
         handle.setopt(pycurl.MAXAGE_CONN, KEEP_SECONDS)
-        handle.setopt(pycurl.CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_SECONDS * 1000)
-        handle.setopt(pycurl.TIMEOUT_MS, TOTAL_TIMEOUT_SECONDS * 1000)
-        handle.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
-        handle.setopt(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
+        handle.setopt(pycurl.HTTP200ALIASES, ["ICY "])  # SHOUTcast, which browsers show
+        handle.setopt(pycurl.CONNECTTIMEOUT_MS, self.limits.connect_seconds * 1000)
+        handle.setopt(pycurl.TIMEOUT_MS, self.limits.total_seconds * 1000)
+        handle.setopt(pycurl.LOW_SPEED_LIMIT, self.limits.slowest_bytes_per_second)
+        handle.setopt(pycurl.LOW_SPEED_TIME, self.limits.slow_seconds)
         handle.setopt(pycurl.BUFFERSIZE, 128 * 1024)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         handle.setopt(pycurl.CAINFO, self.ca_file)
@@ -210,6 +242,9 @@ class FetchLoop(threading.Thread):
                 if descriptor == self._wake_fd:
                     os.eventfd_read(self._wake_fd)
                     continue
+                if descriptor in self._watches:
+                    self._guarded(self._watches[descriptor])
+                    continue
                 flags = pycurl.CSELECT_IN if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) else 0
                 flags |= pycurl.CSELECT_OUT if event & select.EPOLLOUT else 0
                 self._multi.socket_action(descriptor, flags)
@@ -218,6 +253,8 @@ class FetchLoop(threading.Thread):
                 self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
             self._finish_transfers()
             self._run_due()
+        for transfer in list(self._lenient):
+            transfer.drop()
         for handle in list(self._transfers):
             self._multi.remove_handle(handle)
         self._multi.close()
@@ -297,21 +334,37 @@ class FetchLoop(threading.Thread):
             arrived_at=started + (min(first, arrived) if first > sent else arrived),
             ended_at=now,
         )
-        if transfer.overflow == "length":
-            response.truncated = "length"
-        elif code:
-            connected = _is_connected(handle)
-            response.error = Kind.BAD_HTTP if transfer.overflow else kind_of(code, connected, bool(transfer.lines))
-            response.detail = message
-            if response.error is Kind.TRUNCATED:
-                response.truncated = "disconnect"
-            elif response.body:
-                response.truncated = "time" if code == pycurl.E_OPERATION_TIMEDOUT else "disconnect"
+        self._judge(response, transfer, code, message, connected=_is_connected(handle))
         if transfer.request.proxy:
             status = handle.getinfo(pycurl.HTTP_CONNECTCODE)
             response.proxy_failure = proxy_failure(code, message, _is_connected(handle), status, response.status)
         response.read_headers()
+        if response.error and transfer.head(response.status) == "whole":
+            response.overlook_body()
         return response
+
+    def _judge(self, response: Response, transfer: Transfer, code: int, message: str, *, connected: bool) -> None:
+        """Says what went wrong, if anything did."""
+        head = transfer.head(response.status)
+        if transfer.overflow == "length":
+            response.error, response.truncated = Kind.TOO_LARGE, "length"
+            response.detail = f"the body is longer than {transfer.request.max_bytes:,} bytes"
+        elif transfer.overflow:
+            response.error, response.detail = Kind.BAD_HTTP, f"more than {MAX_HEADER_BYTES // 1024} KiB of headers"
+        elif code:
+            response.error = kind_of(code, message, connected, head, bool(response.body))
+            response.detail = message
+            response.unreadable = code in UNREADABLE
+            if response.error is Kind.TRUNCATED:
+                response.truncated = "disconnect"
+            elif response.body:
+                response.truncated = "time" if code == pycurl.E_OPERATION_TIMEDOUT else "disconnect"
+        elif head != "whole":
+            if 100 <= response.status < 200:
+                response.error, response.detail = Kind.BAD_HTTP, f"no answer but an interim one, {response.status}"
+            else:
+                response.error, response.truncated = Kind.TRUNCATED, "disconnect"
+                response.detail = "the connection ended in the headers"
 
 
 def _is_connected(handle: Any) -> bool:

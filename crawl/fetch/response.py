@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
-from crawl.fetch.errors import Kind
+from crawl.fetch.errors import BODY_KINDS, Kind
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(slots=True)
@@ -18,6 +20,7 @@ class Request:
     proxy: str = ""
     fresh: bool = False  # not on a connection that an earlier request has used
     last: bool = False  # its connection is closed after it
+    lenient: bool = False  # to be read by crawl.fetch.lenient
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class Response:
     ended_at: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
     proxy_failure: str = ""  # the request did not get beyond the proxy, and why
+    unreadable: bool = False  # libcurl made nothing of it; another reader may
+    odd: str = ""  # what the lenient reader forgave
 
     def read_headers(self) -> None:
         """Fills `headers` from the raw lines: names in lower case, repeated ones joined by a comma.
@@ -61,10 +66,17 @@ class Response:
                 text = raw.decode("latin-1")
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
+    def overlook_body(self) -> None:
+        """A redirect whose head is whole leads where it says, whatever became of its body."""
+        if self.error in BODY_KINDS and self.status in REDIRECTS and self.headers.get("location"):
+            self.error, self.detail = None, ""
+
     @property
     def http_version(self) -> str:
         """ "1.0", "1.1" or "2", as the answer says it; empty without an answer."""
-        name, _, version = self.lines[0].split(None, 1)[0].decode("latin-1").partition("/") if self.lines else ("",) * 3
+        name, _, version = (
+            (self.lines[0].split(None, 1) or [b""])[0].decode("latin-1").partition("/") if self.lines else ("",) * 3
+        )
         return version if name == "HTTP" else ""
 
     @property

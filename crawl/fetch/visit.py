@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
-from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind
+from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind, tries_of
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.misanswer import misanswer
 from crawl.fetch.proxies import Proxies
 from crawl.fetch.request_headers import withheld
 from crawl.fetch.resolver import Resolver
-from crawl.fetch.response import Request, Response, retry_after_seconds
+from crawl.fetch.response import REDIRECTS, Request, Response, retry_after_seconds
 from crawl.fetch.robots import Robots
 from crawl.fetch.target import Outcome, Target, headers_for, is_conditional, origin_of, request_head, twin_of
 from crawl.pages import Key
@@ -42,7 +42,6 @@ MAX_FAILED_VISITS = 6
 MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
 BUSY_PER_URL = 3  # 429 and 503 in a row for one URL before another URL of the host is tried
 REASON_CHARS = 120
-RETRIES = 2  # further tries of a URL that failed in a way that may pass
 RETRY_FIRST_MS = 5_000
 HOST_RETRY_FIRST_MS = 2_000
 # A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
@@ -312,7 +311,7 @@ class HostVisit:
     def _retry_later(self, outcome: Outcome) -> None:
         """Plans another try of a URL, if it has not had them all."""
         failures = outcome.target.known.failures if outcome.target.known else 0
-        if failures < RETRIES:
+        if failures < tries_of(outcome.error):
             outcome.retry_at = int(time.time() * 1000) + backoff_ms(failures + 1, RETRY_FIRST_MS)
 
     def _judge(self, target: Target, response: Response) -> None:
@@ -323,7 +322,7 @@ class HostVisit:
             outcome.error, outcome.detail = wrong
         if outcome.error in TRANSIENT_KINDS or response.status >= 500:
             self._retry_later(outcome)
-        elif response.status in (301, 302, 303, 307, 308):
+        elif response.status in REDIRECTS and not response.error:
             self._redirected(target, response, outcome)
             return
         self.around.record(self, outcome)

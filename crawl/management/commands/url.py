@@ -170,9 +170,9 @@ def _robots_json(found: Found) -> dict[str, Any] | None:
 
 
 def _page_json(page: Page) -> dict[str, Any]:
-    plain = ("depth", "status", "error", "failures", "length", "digest", "content_type", "location", "title", "noindex")
+    plain = ("depth", "status", "error", "detail", "failures", "length", "digest", "content_type", "location")
     times = ("fetched_at", "changed_at", "due_at")
-    return {**_fields(page, plain), **{name: iso(getattr(page, name)) for name in times}}
+    return {**_fields(page, (*plain, "title", "noindex")), **{name: iso(getattr(page, name)) for name in times}}
 
 
 def _fetch_json(row: Fetch, names: Names) -> dict[str, Any]:
@@ -277,6 +277,7 @@ def _level(level: int) -> str:
 def _page(page: dict[str, Any]) -> list[tuple[str, str]]:
     has_content = page["status"] or page["digest"]
     told = {
+        "failed": _failed(page),
         "title": page["title"],
         "content": f"{page['length']:,} bytes {page['content_type']}".rstrip() if has_content else "",
         "digest": page["digest"],
@@ -286,6 +287,12 @@ def _page(page: dict[str, Any]) -> list[tuple[str, str]]:
         "asks for": "noindex" if page["noindex"] else "",
     }
     return [(name, value) for name, value in told.items() if value]
+
+
+def _failed(page: dict[str, Any]) -> str:
+    """The reason of the last failure, and how many there were in a row."""
+    times = f"{page['failures']} times in a row" if page["failures"] > 1 else ""
+    return "; ".join(filter(None, [page["detail"] or page["error"], times])) if page["error"] else ""
 
 
 def _fetch(row: dict[str, Any]) -> str:
