@@ -144,3 +144,12 @@ def kind_of(code: int, message: str, connected: bool, head: str, body: bool) -> 
         return Kind.TRUNCATED if body else Kind.BAD_HTTP
     kind = _OF_CURL.get(code, Kind.BAD_HTTP)
     return Kind.TRUNCATED if kind is Kind.DISCONNECT and head == "whole" else kind
+
+
+def table() -> str:
+    """The rows of docs/errors.md."""
+    rows = []
+    for kind, rule in RULES.items():
+        times = f", {rule.tries} more" if rule.retry is Retry.URL else ""
+        rows.append(f"| `{kind}` | {rule.meaning} | {rule.retry.value}{times} |\n")
+    return "".join(rows)

@@ -11,6 +11,8 @@ from typing import Any
 from tests.faults.answers import Answer, answer
 from tests.faults.table import FAULTS, ROBOTS
 
+TLS_HELLO = b"\x16\x03"  # no TLS here, and a client that waits for it is not left waiting
+
 
 def index() -> bytes:
     """A page that links to every fault."""
@@ -47,7 +49,7 @@ class Handler(socketserver.BaseRequestHandler):
         request = b""
         while b"\r\n\r\n" not in request:
             received = connection.recv(65536)
-            if not received:
+            if not received or received.startswith(TLS_HELLO):
                 return b""
             request += received
         return request

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("crawl", "0002_manners_and_weights"),
+        ("crawl", "0003_request_headers"),
     ]
 
     operations = [
