@@ -242,7 +242,9 @@ STATUSES = {
     ),
     "500": Fault("500", answer(status="500 Internal Server Error"), status=500),
     "204-body": Fault("204 with a body", answer(status="204 No Content"), status=204, body=b""),
-    "304-body": Fault("304 with a body, unasked", answer(status="304 Not Modified"), status=304, body=b""),
+    "304-body": Fault(
+        "304 with a body, unasked", answer(status="304 Not Modified"), kind=Kind.BAD_HTTP, status=304, body=b""
+    ),
     "205-body": Fault("205 with a body", answer(status="205 Reset Content"), status=205),
     "retry-seconds": busy("429, Retry-After: 2 (15)", a.retry_after("2"), "HTTP 429, asked to wait 2 s"),
     "retry-date": busy("429, Retry-After as a date (15)", a.retry_after_date, "HTTP 429, asked to wait"),
@@ -340,10 +342,14 @@ TIME = {
 
 SMUGGLED = {
     "forged-at-once": Fault("a second answer behind the first", a.and_forged(a.SHORT), body=b"short", second=PAGE),
-    "forged-later": Fault("the same, a moment later", a.and_forged(a.SHORT, 0.1), body=b"short", second=PAGE),
     "forged-204": Fault("a second answer behind a 204", a.and_forged(a.NO_CONTENT), status=204, body=b"", second=PAGE),
     "forged-304": Fault(
-        "a second answer behind a 304", a.and_forged(a.NOT_MODIFIED), status=304, body=b"", second=PAGE
+        "a second answer behind a 304",
+        a.and_forged(a.NOT_MODIFIED),
+        kind=Kind.BAD_HTTP,
+        status=304,
+        body=b"",
+        second=PAGE,
     ),
 }
 

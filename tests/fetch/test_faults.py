@@ -56,7 +56,9 @@ def test_a_fault_is_recorded_for_what_it_is(seen: dict[str, Seen], name: str) ->
         assert got.records == []
         assert got.reason.startswith(fault.paused)
         return
-    outcome = got.records[-1 if fault.kind else 0].outcome  # a chain of redirects fails at its end
+    outcome = got.records[
+        -1 if fault.kind and fault.second is None else 0
+    ].outcome  # a chain of redirects fails at its end
     response = outcome.response
     assert response is not None
     told = (outcome.error, response.status, response.truncated)
@@ -70,3 +72,7 @@ def test_a_fault_is_recorded_for_what_it_is(seen: dict[str, Seen], name: str) ->
         fault.leads_to.removeprefix("/")
     )
     assert bool(outcome.detail) == bool(fault.kind)
+    if fault.second is not None:
+        after = got.records[1].outcome.response
+        assert after is not None
+        assert after.body == fault.second
