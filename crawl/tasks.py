@@ -33,7 +33,6 @@ from frontier.blocking import sweep_marks
 from frontier.politeness import now_ms
 from frontier.shards import queue_of
 from trawl_project.celery import VISIT_TASK_SECONDS, fetch_queues
-from trawl_project.collector import relax
 
 # Hosts in one message. A Celery task costs about 1 ms of CPU whatever it does.
 HOSTS_PER_MESSAGE = 32
@@ -213,7 +212,6 @@ trigger_merge = Trigger(merge, MERGE_SPACING_SECONDS)
 @worker_ready.connect
 def _start_engine(**kwargs: Any) -> None:
     """A worker says that it has room as soon as it runs; nothing is dispatched before."""
-    relax()
     if lost := campaigns.lost_inbox():
         log.error("%s was deleted or replaced: the links that waited in it are missing; run campaigns again", lost)
         campaigns.go_on_without_inbox()

@@ -43,6 +43,7 @@ from frontier.politeness import now_ms
 from frontier.priority import REDIRECT
 from frontier.state import hash_seed
 from frontier.urls import InvalidURL, canonicalise, url_hash
+from trawl_project.collector import relax
 from trawl_project.version import AGENT
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class Engine:
         """Starts the threads."""
         self._seed = hash_seed()
         in_force()
+        relax()
         self.loop.start()
         self.writer.start()
         self.loop.submit(self._heartbeat)
