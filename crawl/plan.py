@@ -28,6 +28,7 @@ class Plan:
     delay_ms: int
     burst: int
     address_delay_ms: int | None
+    adaptive: bool
     max_pages: int | None
     user_agent: str
     only_loopback: bool
@@ -68,6 +69,7 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         delay_ms=campaign.delay_ms,
         burst=campaign.burst,
         address_delay_ms=campaign.address_delay_ms,
+        adaptive=campaign.adaptive,
         max_pages=campaign.max_pages,
         user_agent=user_agent(contact),
         only_loopback=not contact,

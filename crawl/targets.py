@@ -14,7 +14,6 @@ from crawl.pages import Key, key_of, places
 from crawl.plan import Plan
 from frontier.claim import QueuedVisit, Visit
 from frontier.models import PRIORITY_BITS, SEQUENCE_BITS
-from frontier.politeness import now_ms
 from frontier.state import hash_seed
 from frontier.urls import URL, InvalidURL, canonicalise, from_reference, url_hash
 from trawl_project.version import AGENT
@@ -58,13 +57,14 @@ def _tell_known(targets: list[Target]) -> None:
 
 def _tell_robots(visits: list[HostVisit], engine: Engine) -> None:
     """Gives the engine the stored robots.txt of origins that it does not have in memory."""
-    origins = {origin_of(visit.targets[0].url.fetch) for visit in visits if visit.targets}
-    missing = [origin for origin in origins if engine.robots(origin) is None]
+    origins = {origin_of(target.url.fetch) for visit in visits for target in visit.targets}
+    missing = [origin for origin in origins if not engine.robots_cache.knows(origin)]
     if not missing:
         return
-    for row in RobotsFile.objects.filter(origin__in=missing, expires_at__gt=now_ms()):
+    # Those that have expired as well: they hold on where the file cannot be fetched.
+    for row in RobotsFile.objects.filter(origin__in=missing):
         robots = Robots.from_status(row.status, bytes(row.body), AGENT)
-        engine.keep_robots(row.origin, robots, row.expires_at / 1000)
+        engine.robots_cache.keep(row.origin, robots, row.expires_at / 1000, row.fetched_at / 1000)
 
 
 def _limit(visits: list[HostVisit], plan: Plan) -> None:

@@ -32,7 +32,7 @@ from frontier import merge as merging
 from frontier.blocking import sweep_marks
 from frontier.politeness import now_ms
 from frontier.shards import queue_of
-from trawl_project.celery import VISIT_TASK_SECONDS, fetch_queues
+from trawl_project.celery import VISIT_TASK_SECONDS, VISIT_THREADS, fetch_queues
 
 # Hosts in one message. A Celery task costs about 1 ms of CPU whatever it does.
 HOSTS_PER_MESSAGE = 32
@@ -49,6 +49,8 @@ P = ParamSpec("P")
 log = logging.getLogger(__name__)
 plans = Plans()
 LEASE_MS = settings.LEASE_SECONDS * 1000
+# Visit tasks that wait for their visits at the same time.
+waiting = threading.BoundedSemaphore(VISIT_THREADS)
 
 
 def make_engine(
@@ -148,17 +150,25 @@ def messages(hosts: list[int]) -> Iterator[list[int]]:
 @shared_task
 @patient
 def visit(token: int, hosts: list[int]) -> None:
-    """Visits hosts that were claimed under a token; returns when they are done, or soon after."""
+    """Visits hosts that were claimed under a token; returns when they are done, or soon after.
+
+    A task that would take the threads that are left for others does not wait.
+    """
     running = plans.running()
     run_by = engine(make_engine)
     opened = claims.open_visits(claims.Claim(token, hosts), list(running), quota, lease_ms=LEASE_MS)
     visits = build_visits(opened, running, run_by)
     left = threading.Semaphore(0)
     run_by.visit((one, left.release) for one in visits)
-    until = time.monotonic() + VISIT_TASK_SECONDS
-    for _ in visits:
-        if not left.acquire(timeout=max(0.0, until - time.monotonic())):
-            break
+    if not waiting.acquire(blocking=False):
+        return
+    try:
+        until = time.monotonic() + VISIT_TASK_SECONDS
+        for _ in visits:
+            if not left.acquire(timeout=max(0.0, until - time.monotonic())):
+                break
+    finally:
+        waiting.release()
 
 
 def quota(gap_ms: int, delay_ms: int | None) -> int:
@@ -193,8 +203,10 @@ def merge() -> None:
 @shared_task
 @patient
 def sweep() -> None:
-    """Puts pages that are due again back into their queues; ends the marks of domain blocks that have expired."""
-    if campaigns.feed_due():
+    """Puts pages that are due again back into their queues, and hosts whose parking is over into the schedule; ends
+    the marks of domain blocks that have expired."""
+    fed = campaigns.feed_due()
+    if (plans.running() and claims.unpark()) or fed:
         trigger_dispatch()
     sweep_marks(trigger=trigger_dispatch)
 

@@ -87,7 +87,7 @@ def _slot(host: Any) -> Slot | None:
 @admin.register(Host)
 class HostAdmin(ReadOnly):
     list_display = ("name", "state", "due", "gap", "failures", "reason")
-    list_filter = ("active", "blocked")
+    list_filter = ("active", "blocked", ("parked_until", admin.EmptyFieldListFilter))
     search_fields = ("name__startswith",)
     search_help_text = "the beginning of a host name"
     ordering = ("id",)
@@ -101,17 +101,20 @@ class HostAdmin(ReadOnly):
             return "blocked"
         slot = _slot(host)
         if slot is None:
-            return "nothing to do"
+            return "nothing to do" if host.parked_until is None else "parked, it failed again and again"
         return "waiting for its time" if slot.lease_ends_at is None else "being visited"
 
     @admin.display(description="next visit")
     def due(self, host: Host) -> str:
         slot = _slot(host)
+        if slot is None and host.parked_until is not None:
+            return moment(host.parked_until)
         return moment(slot.due_at) if slot else "-"
 
     @admin.display(description="gap")
     def gap(self, host: Host) -> str:
-        return f"{host.gap_ms / 1000:g} s"
+        slot = _slot(host)
+        return f"{(slot.gap_ms if slot else host.gap_ms) / 1000:g} s"
 
 
 @admin.register(Queue)

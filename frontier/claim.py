@@ -143,7 +143,8 @@ def _hosts(
     rows = sql.select(
         cursor,
         "host, name, due_at, gap_ms, delay_ms, failures, reason, queue, campaign",
-        "FROM (SELECT h.id AS host, h.name, l.due_at, l.gap_ms, h.delay_ms, h.failures, h.reason, q.id AS queue,"
+        "FROM (SELECT h.id AS host, h.name, CASE WHEN h.booked_until > l.due_at THEN h.booked_until ELSE l.due_at END"
+        " AS due_at, l.gap_ms, h.delay_ms, h.failures, h.reason, q.id AS queue,"
         f" q.campaign FROM frontier_leasedhost l JOIN frontier_host h ON h.id = l.id & {HOST_MASK}"
         f" LEFT JOIN frontier_queue q ON q.host_id = h.id AND NOT h.blocked AND q.campaign IN ({asked})"
         f"{full} WHERE l.id >= %s AND l.id <= %s ORDER BY l.id) opened",
@@ -187,6 +188,19 @@ def wake(campaign: int, using: str = "default") -> None:
     )
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         activate(cursor, using, idle, [campaign])
+
+
+def unpark(using: str = "default") -> bool:
+    """Makes parked hosts due whose time has come, where URLs wait on them; returns whether there were any."""
+    over, now = "parked_until <= %s", now_ms()
+    sql = dialect(using)
+    with connections[using].cursor() as cursor:
+        if not sql.select(cursor, "id", f"FROM frontier_host WHERE {over} LIMIT 1", [now]):
+            return False
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        activate(cursor, using, over, [now])
+        cursor.execute(f"UPDATE frontier_host SET parked_until = NULL WHERE {over}", [now])
+    return True
 
 
 def free_all_leases(using: str = "default") -> int:

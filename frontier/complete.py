@@ -27,8 +27,8 @@ class Release(NamedTuple):
 
     `changed`: whether failures and reason may differ from what `open_visits` said; when not, no row is written.
 
-    A parked host is not claimed again until `frontier.claim.wake` or until a URL is added to it; what
-    waits on it stays.
+    A parked host is not claimed again until `frontier.claim.wake`; what waits on it stays. With `parked_until` (ms
+    since 1970) it comes back by itself then, or with a seed; without, with any URL that is added to it.
     """
 
     host: int
@@ -39,6 +39,7 @@ class Release(NamedTuple):
     reason: str
     parked: bool = False
     changed: bool = True
+    parked_until: int = 0
 
 
 def finish(campaign: int, rows: Iterable[int], using: str = "default") -> None:
@@ -113,3 +114,10 @@ def _give_back(cursor: Any, using: str, ended: dict[int, Release]) -> None:
     due = [(host, ended[host].due_at, ended[host].gap_ms, level) for host, level in busy.items()]
     put_due(cursor, using, np.array(due, np.int64).reshape(-1, 4).T)
     rest(cursor, using, [(host, ended[host].due_at, ended[host].gap_ms) for host in idle if host not in busy])
+    parked = [(host, one.parked_until) for host, one in sorted(ended.items()) if one.parked and one.parked_until]
+    if parked:
+        cursor.execute(
+            "UPDATE frontier_host SET parked_until = told.until"
+            f" FROM {sql.rows('id bigint, until bigint')} told WHERE frontier_host.id = told.id",
+            [sql.pack(parked)],
+        )

@@ -39,6 +39,12 @@ class Host(models.Model):
     delay_ms = models.IntegerField(null=True, blank=True, help_text="milliseconds between requests, set by hand")
     failures = models.SmallIntegerField(default=0, db_default=0, help_text="visits in a row that failed as a whole")
     reason = models.CharField(max_length=120, default="", db_default="", blank=True, help_text="why it waits")
+    parked_until = models.BigIntegerField(
+        null=True, blank=True, help_text="it failed again and again: not visited before, unless a campaign is started"
+    )
+    booked_until = models.BigIntegerField(
+        default=0, db_default=0, help_text="the gap after a request that was sent to it outside its visits"
+    )
 
     class Meta:
         # A constraint, since `unique=True` makes a second index of all names on PostgreSQL.
@@ -47,6 +53,7 @@ class Host(models.Model):
             # What may have to be released when a block ends: marked hosts, and those that a visit found blocked.
             models.Index(fields=["id"], condition=Q(blocked=True), name="frontier_host_blocked"),
             models.Index(fields=["id"], condition=Q(reason="blocked"), name="frontier_host_found_blocked"),
+            models.Index(fields=["parked_until"], condition=Q(parked_until__isnull=False), name="frontier_host_parked"),
         ]
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from frontier.counts import first_level, first_level_of
 from frontier.lines import I64
 from frontier.models import DueHost, Host
 from frontier.politeness import now_ms
+from frontier.priority import SEED
 from frontier.sql import dialect
 
 Number = TypeVar("Number", int, I64)
@@ -80,10 +81,11 @@ def next_due(using: str = "default") -> NextHost | None:
 
 
 class Slot(NamedTuple):
-    """Where a host stands in the schedule: its clock, and when its lease ends (None: nobody holds it)."""
+    """Where a host stands in the schedule: its clock, when its lease ends (None: nobody holds it), and its gap (ms)."""
 
     due_at: int
     lease_ends_at: int | None
+    gap_ms: int
 
 
 def slots(hosts: Iterable[int], using: str = "default") -> dict[int, Slot]:
@@ -93,14 +95,14 @@ def slots(hosts: Iterable[int], using: str = "default") -> dict[int, Slot]:
     with connections[using].cursor() as cursor:
         found = dialect(using).select(
             cursor,
-            "host, due_at, ends_at",
-            f"FROM (SELECT id & {HOST_MASK} AS host, due_at, NULL AS ends_at FROM frontier_duehost"
-            f" WHERE id & {HOST_MASK} IN {rows} UNION ALL SELECT h.id & {HOST_MASK}, h.due_at, l.ends_at"
+            "host, due_at, ends_at, gap_ms",
+            f"FROM (SELECT id & {HOST_MASK} AS host, due_at, NULL AS ends_at, gap_ms FROM frontier_duehost"
+            f" WHERE id & {HOST_MASK} IN {rows} UNION ALL SELECT h.id & {HOST_MASK}, h.due_at, l.ends_at, h.gap_ms"
             f" FROM frontier_leasedhost h JOIN frontier_lease l ON l.id = h.id >> {HOST_BITS}"
             f" WHERE h.id & {HOST_MASK} IN {rows}) slots",
             [wanted, wanted],
         )
-    return {host: Slot(due_at, ends_at) for host, due_at, ends_at in found}
+    return {host: Slot(due_at, ends_at, gap_ms) for host, due_at, ends_at, gap_ms in found}
 
 
 def activate(cursor: Any, using: str, condition: str, params: Sequence[Any]) -> None:
@@ -122,7 +124,10 @@ def activate(cursor: Any, using: str, condition: str, params: Sequence[Any]) -> 
 
 
 def activate_owners(cursor: Any, using: str, queues: I64, levels: I64) -> None:
-    """The same for the hosts of queues to which URLs were added, with the best level of these."""
+    """The same for the hosts of queues to which URLs were added, with the best level of these.
+
+    A host that is parked for a time does not come back for a link, of which a dead host may get many, but for a seed.
+    """
     if not len(queues):
         return
     sql = dialect(using)
@@ -134,6 +139,7 @@ def activate_owners(cursor: Any, using: str, queues: I64, levels: I64) -> None:
         "FROM (SELECT h.id, h.due_at, h.gap_ms, min(told.filled & 15) AS level"
         f" FROM {sql.rows('filled bigint')} told JOIN frontier_queue q ON q.id = told.filled >> 4"
         " JOIN frontier_host h ON h.id = q.host_id WHERE NOT h.active AND NOT h.blocked"
+        f" AND (h.parked_until IS NULL OR told.filled & 15 = {SEED})"
         " GROUP BY h.id, h.due_at, h.gap_ms) found",
         [sql.pack((queues << 4 | levels).tolist())],
     )
@@ -144,7 +150,7 @@ def _begin(cursor: Any, using: str, hosts: I64) -> None:
     if hosts.size:
         sql = dialect(using)
         cursor.execute(
-            f"UPDATE frontier_host SET active = true WHERE id IN {sql.rows('id bigint')}",
+            f"UPDATE frontier_host SET active = true, parked_until = NULL WHERE id IN {sql.rows('id bigint')}",
             [sql.pack(sorted(hosts[0].tolist()))],
         )
         hosts[1][hosts[1] == 0] = now_ms()  # never visited

@@ -13,28 +13,22 @@ from crawl.discover import Discovery, discover
 from crawl.fetch.addresses import AddressClocks
 from crawl.fetch.authorities import CA_FILE
 from crawl.fetch.cookies import CookieJars
-from crawl.fetch.decode import decode_body
 from crawl.fetch.dial import BadAddresses
-from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
+from crawl.fetch.errors import Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.proxies import Proxies
-from crawl.fetch.request_headers import for_url
 from crawl.fetch.resolver import Resolver
-from crawl.fetch.response import Response
-from crawl.fetch.robots import (
-    MAX_REDIRECTS,
-    MAX_ROBOTS_BYTES,
-    ROBOTS_LIFETIME_SECONDS,
-    Robots,
-)
+from crawl.fetch.robots import Robots
+from crawl.fetch.robots_cache import RobotsCache
+from crawl.fetch.robots_fetch import RobotsFetcher
+from crawl.fetch.room import Room, allow_many_files
 from crawl.fetch.target import Outcome, Target
-from crawl.fetch.visit import MAX_CRAWL_DELAY_SECONDS, HostVisit
+from crawl.fetch.visit import HostVisit
 from crawl.models import Campaign, Worker
 from crawl.pages import key_of, places
 from crawl.plan import Plan
 from crawl.record import Ended, Record, Writer
-from crawl.rows import RobotsRow
 from crawl.store.archive import Archive
 from frontier.admission import Link
 from frontier.blocks import in_force
@@ -42,9 +36,8 @@ from frontier.complete import Clock, Release
 from frontier.politeness import now_ms
 from frontier.priority import REDIRECT
 from frontier.state import hash_seed
-from frontier.urls import InvalidURL, canonicalise, url_hash
+from frontier.urls import url_hash
 from trawl_project.collector import relax
-from trawl_project.version import AGENT
 
 log = logging.getLogger(__name__)
 
@@ -52,19 +45,9 @@ HEARTBEAT_SECONDS = 5
 WORKER_ALIVE_MS = 20_000  # a worker that has been silent for longer is taken for dead
 # No visit lasts so long by itself: VISIT_SECONDS, a look-up, a robots.txt with redirects, and one request.
 MAX_VISIT_SECONDS = 900
-MAX_ROBOTS_KEPT = 20_000
-RETIRE_SECONDS = 3600.0  # what is kept in memory of a host that was not visited for so long is dropped
+ROOM_SECONDS = 1.0
 # A server that many hosts share is asked this many times as often as a host, at most.
 ADDRESS_SHARE = 10
-
-
-@dataclass(slots=True)
-class KeptRobots:
-    """The rules of an origin; until when they hold, and when they were last looked at (time.time())."""
-
-    robots: Robots
-    expires: float
-    used: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +79,10 @@ class Engine:
         # Names of hosts under visit that a domain block covers. The loop itself asks no database.
         self._blocked: set[str] = set()
         self._halted: set[int] = set()
-        self._robots: dict[str, KeptRobots] = {}
+        self.robots_cache = RobotsCache()
+        self._robots_fetcher = RobotsFetcher(self.loop, self.writer, self.robots_cache, self.stopping)
+        self._room = Room(options.capacity)
+        self._after_commit = after_commit
         self._visits: dict[int, HostVisit] = {}
         self._committed: dict[int, Callable[[], None]] = {}
         self._stopping = False
@@ -110,12 +96,14 @@ class Engine:
 
     def start(self) -> None:
         """Starts the threads."""
+        allow_many_files()
         self._seed = hash_seed()
         in_force()
         relax()
         self.loop.start()
         self.writer.start()
         self.loop.submit(self._heartbeat)
+        self.loop.submit(self._make_room)
 
     def visit(self, visits: Iterable[tuple[HostVisit, Callable[[], None]]]) -> None:
         """Begins visits; each second part is called, on the writer's thread, when its visit is stored."""
@@ -125,10 +113,6 @@ class Engine:
             self._halted -= {target.plan.campaign for target in visit.targets}
             self._committed[id(visit)] = committed
             self.loop.submit(lambda visit=visit: self._begin(visit))  # type: ignore[misc]
-
-    def room(self) -> int:
-        """How many more hosts could be visited now."""
-        return max(0, self.options.capacity - len(self._visits))
 
     def stop(self) -> None:
         """Lets every visit end after the request it is in; new ones end at once."""
@@ -173,23 +157,10 @@ class Engine:
         return campaign in self._halted
 
     def robots(self, origin: str) -> Robots | None:
-        kept, now = self._robots.get(origin), time.time()
-        if kept is None or kept.expires <= now:
-            return None
-        kept.used = now
-        return kept.robots
+        return self.robots_cache.get(origin)
 
-    def keep_robots(self, origin: str, robots: Robots, expires: float) -> None:
-        """Remembers rules until a time of time.time()."""
-        while len(self._robots) >= MAX_ROBOTS_KEPT:
-            self._robots.pop(next(iter(self._robots)), None)  # other threads do the same
-        self._robots[origin] = KeptRobots(robots, expires, time.time())
-
-    def _retire(self) -> None:
-        """Forgets the rules of hosts that nobody has visited for long; they are in the database as well."""
-        since = time.time() - RETIRE_SECONDS
-        for origin in [origin for origin, kept in list(self._robots.items()) if kept.used < since]:
-            self._robots.pop(origin, None)
+    def fetch_robots(self, visit: HostVisit, origin: str, target: Target) -> None:
+        self._robots_fetcher.fetch(visit, origin, target)
 
     def _begin(self, visit: HostVisit) -> None:
         self._visits[id(visit)] = visit
@@ -244,63 +215,13 @@ class Engine:
                 back[target.plan.run] = back.get(target.plan.run, 0) + 1
         self.writer.end(Ended(release, back, self._committed.pop(id(visit))))
 
-    # --- robots.txt ------------------------------------------------------------------------------------
-
-    def fetch_robots(self, visit: HostVisit, origin: str, target: Target) -> None:
-        """Asks for robots.txt when the host is due; it counts as a request like any other."""
-        visit.wait(target, lambda: self._ask_robots(visit, origin, target, f"{origin}/robots.txt", 0))
-
-    def _ask_robots(self, visit: HostVisit, origin: str, target: Target, url: str, hops: int) -> None:
-        if self._stopping:
-            visit.robots_done(target, None)
-            return
-        headers = [
-            f"User-Agent: {target.plan.user_agent}",
-            "Accept: text/plain,*/*;q=0.5",
-            "Accept-Encoding: gzip",
-            *for_url(url, target.plan.headers, target.plan.credentials),
-        ]
-
-        def done(response: Response) -> None:
-            visit.arrived(response)
-            location = response.headers.get("location", "").strip()
-            if response.status in (301, 302, 303, 307, 308) and location and hops < MAX_REDIRECTS:
-                try:
-                    follow = canonicalise(location, url).fetch
-                except InvalidURL:
-                    follow = ""
-                if follow:
-                    visit.wait(target, lambda: self._ask_robots(visit, origin, target, follow, hops + 1))
-                    return
-            self._judge_robots(visit, origin, target, response)
-
-        visit.dial(url, target, headers, done, MAX_ROBOTS_BYTES + 1)
-
-    def _judge_robots(self, visit: HostVisit, origin: str, target: Target, response: Response) -> None:
-        if response.status == 429 or response.status >= 500:
-            response.error, response.detail = Kind.ROBOTS_UNREACHABLE, f"robots.txt answers {response.status}"
-        elif response.error and response.status and response.truncated:
-            response.error = None  # cut off, or longer than the cap: the rules that came are kept
-        elif response.error and response.error not in (*HOST_KINDS, *FINAL_HOST_KINDS):
-            response.error, response.detail = Kind.ROBOTS_UNREACHABLE, f"robots.txt: {response.error}"
-        if response.error:
-            visit.robots_done(target, response)
-            return
-        body = decode_body(response.body, response.headers.get("content-encoding"), MAX_ROBOTS_BYTES).body
-        robots = Robots.from_status(response.status, body, AGENT)
-        # With a Crawl-delay beyond the lifetime every visit would be spent on asking for robots.txt anew.
-        expires = time.time() + max(ROBOTS_LIFETIME_SECONDS, 2 * min(robots.crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS))
-        self.keep_robots(origin, robots, expires)
-        self.writer.save_robots(RobotsRow(origin, response.status, body, now_ms(), int(expires * 1000)))
-        visit.robots_done(target, None)
-
     # --- signs of life -----------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:
         for visit in [v for v in self._visits.values() if time.time() - v.started > MAX_VISIT_SECONDS]:
             log.error("the visit of %s got lost after an error; its host is given back", visit.lease.name)
             visit.give_up()
-        self._retire()
+        self.robots_cache.retire()
         leases = [visit.lease.token for visit in self._visits.values()]
         visiting = len(leases)
         names = [visit.lease.name for visit in self._visits.values()]
@@ -308,17 +229,31 @@ class Engine:
         def beat() -> None:
             Worker.objects.update_or_create(
                 name=self.name,
-                defaults={"seen_at": now_ms(), "capacity": self.options.capacity, "visiting": visiting},
+                defaults={"seen_at": now_ms(), "capacity": self._room.capacity, "visiting": visiting},
             )
             self._blocked.update(in_force().blocked(names))
             idle = Campaign.objects.exclude(status=Campaign.Status.RUNNING)
             self._halted = set(idle.values_list("id", flat=True))
             self._workers = max(1, Worker.objects.filter(seen_at__gt=now_ms() - WORKER_ALIVE_MS).count())
+            self._robots_fetcher.workers = self._workers
 
         self.writer.ask(beat)
         if leases:
             self.writer.renew(leases, self.options.lease_ms)
         self.loop.call_at(time.time() + HEARTBEAT_SECONDS, self._heartbeat)
+
+    def _make_room(self) -> None:
+        """Visits that wait for a slow answer make room for others."""
+        now = time.time()
+        if self._room.changed(visit.asked_at for visit in self._visits.values()) and not self._stopping:
+            capacity = self._room.capacity
+
+            def tell() -> None:
+                Worker.objects.filter(name=self.name).update(capacity=capacity)
+                self._after_commit(1, 0)
+
+            self.writer.ask(tell)
+        self.loop.call_at(now + ROOM_SECONDS, self._make_room)
 
 
 _lock = threading.Lock()

@@ -84,6 +84,8 @@ SERVER_ERROR_TRIES = 2  # after a 5xx, which is an answer and so no kind of fail
 HOST_KINDS = frozenset(kind for kind, rule in RULES.items() if rule.retry is Retry.HOST)
 # Worth another try of the same URL later.
 TRANSIENT_KINDS = frozenset(kind for kind, rule in RULES.items() if rule.retry is Retry.URL)
+# The same, and each held a connection for as long as it could: a host of which this is all that comes is left alone.
+SILENT_KINDS = frozenset({Kind.TIMEOUT_TOTAL, Kind.TOO_SLOW, Kind.DISCONNECT})
 # No host failure that time mends: asking again would do nothing but harm.
 FINAL_HOST_KINDS = frozenset(kind for kind, rule in RULES.items() if rule.retry is Retry.PARK)
 # The content is what came, and another fetch would bring no more.

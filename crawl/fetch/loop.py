@@ -333,6 +333,7 @@ class FetchLoop(threading.Thread):
             sent_at=started + sent,
             arrived_at=started + (min(first, arrived) if first > sent else arrived),
             ended_at=now,
+            answered_at=started + first if first > 0 else now,
         )
         self._judge(response, transfer, code, message, connected=_is_connected(handle))
         if transfer.request.proxy:

@@ -28,7 +28,8 @@ class Response:
     """What came back. Times are seconds of time.time(); the body has its content encoding still on.
 
     `sent_at`: when the request went out at the earliest; `arrived_at`: when the server had it at the
-    latest, as far as can be told from here, which is what politeness counts from.
+    latest, as far as can be told from here, which is what politeness counts from; `answered_at`: when its first byte
+    came, or the request ended without any.
     """
 
     url: str
@@ -43,6 +44,7 @@ class Response:
     sent_at: float = 0.0
     arrived_at: float = 0.0
     ended_at: float = 0.0
+    answered_at: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
     proxy_failure: str = ""  # the request did not get beyond the proxy, and why
     unreadable: bool = False  # libcurl made nothing of it; another reader may

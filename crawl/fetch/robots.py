@@ -22,7 +22,10 @@ from typing import NamedTuple
 MAX_ROBOTS_BYTES = 512_000  # 500 KiB, RFC 9309 section 2.5
 MAX_REDIRECTS = 5  # RFC 9309 section 2.3.1.2; a sixth hop means "unavailable"
 ROBOTS_LIFETIME_SECONDS = 24 * 3600  # RFC 9309 section 2.4
-ROBOTS_UNREACHABLE_SECONDS = 600  # an unreachable file is asked for again after this long
+# While a newer file cannot be fetched the old one holds for so long (RFC 9309 section 2.3.1.4), and the newer one is
+# asked for after ten minutes, twenty, and so on up to an hour.
+ROBOTS_STALE_SECONDS = 30 * 24 * 3600
+ROBOTS_UNREACHABLE_SECONDS = 600
 
 # What site owners write; the misspellings are those that Google's parser and Protego forgive. Read as the
 # owner meant them they only ever make us politer.

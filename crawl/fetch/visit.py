@@ -14,42 +14,31 @@ from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from crawl.fetch import failing
 from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
-from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, TRANSIENT_KINDS, Kind, tries_of
+from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, SILENT_KINDS, TRANSIENT_KINDS, Kind
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.misanswer import misanswer
 from crawl.fetch.proxies import Proxies
 from crawl.fetch.request_headers import withheld
 from crawl.fetch.resolver import Resolver
-from crawl.fetch.response import REDIRECTS, Request, Response, retry_after_seconds
+from crawl.fetch.response import REDIRECTS, Request, Response
 from crawl.fetch.robots import Robots
-from crawl.fetch.target import Outcome, Target, headers_for, is_conditional, origin_of, request_head, twin_of
+from crawl.fetch.target import Outcome, Target, headers_for, is_conditional, origin_of, request_head
+from crawl.fetch.waits import BLOCKED, REASON_CHARS, SERVER_ERRORS, adapts, own_ms, pace_of, why_so_slow
 from crawl.pages import Key
 from crawl.plan import Plan
 from frontier.claim import Visit
 from frontier.complete import Release
-from frontier.politeness import Pace, backoff_ms, next_at
+from frontier.politeness import ADAPTIVE_MAX_MS, Pace, adapted_ms, backoff_ms, next_at, slowed_ms
 from frontier.urls import InvalidURL, canonicalise
 
 VISIT_SECONDS = 30  # after this no further request is begun, so that other hosts get their turn
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_REDIRECTS = 10  # hops on one host that are followed at once
-# Visits in a row without an answer, then the host is parked: 6 s for one that never answered, a minute
-# for one that did.
-MAX_FAILED_FIRST_VISITS = 3
-MAX_FAILED_VISITS = 6
-MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
-BUSY_PER_URL = 3  # 429 and 503 in a row for one URL before another URL of the host is tried
-REASON_CHARS = 120
-RETRY_FIRST_MS = 5_000
-HOST_RETRY_FIRST_MS = 2_000
-# A Retry-After beyond a day is shortened to a day: by then the campaign looks again.
-MAX_RETRY_AFTER_SECONDS = 86_400
 KEEP_CONNECTION_MS = 10_000  # with a longer delay a connection is not kept for the next request
 BEHIND_SECONDS = 0.2  # how long a visit waits for a writer that is behind
-MAX_CRAWL_DELAY_SECONDS = 10_000_000  # what fits the column, four months
-
 
 NO_PACE = Pace(0)
 
@@ -111,9 +100,16 @@ class HostVisit:
     due_at: float = 0.0  # seconds of time.time(): when the next request may arrive
     pace: Pace = NO_PACE
     last_arrival: float = 0.0
+    asked_at: float = 0.0  # when the request that is under way was begun (time.time()); 0.0: none is
+    manners: tuple[Plan, float | None] | None = None  # whose delay and which Crawl-delay (seconds) the pace is by
+    adaptive_ms: float = 0.0  # the delay that follows from how the host answers
+    bad_in_row: int = 0  # errors of the server
+    silent_in_row: int = 0  # requests in vain
+    answered: bool = False
     failures: int = 0
     reason: str = ""
     parked: bool = False
+    parked_until: float = 0.0  # seconds of time.time(); 0.0: until somebody wakes it
     waiting: tuple[Target, Callable[[], None]] | None = None
     fetched: set[Key] = field(default_factory=set)
 
@@ -123,6 +119,9 @@ class HostVisit:
         if not self.lease.gap_ms and self.due_at <= self.started:  # never visited, or without a delay: no debt
             self.due_at = 0.0
         self.pace = Pace(self.lease.gap_ms)
+        # The gap of the last visit is what it had come to then; where something else made it so long, that still does.
+        self.adaptive_ms = min(self.lease.gap_ms, ADAPTIVE_MAX_MS)
+        self.bad_in_row = int(self.lease.reason == SERVER_ERRORS)
         self.failures = self.lease.failures
         self.proceed()
 
@@ -130,13 +129,13 @@ class HostVisit:
         """Goes on with the next URL that a request must be made for, or ends."""
         around = self.around
         while self.targets:
-            if around.stopping() or time.time() - self.started > VISIT_SECONDS:
+            if around.stopping() or self.is_over():
                 break
             if around.behind():
                 around.loop.call_at(time.time() + BEHIND_SECONDS, self.proceed)
                 return
             if around.blocked(self.lease.name):
-                self.parked, self.reason = True, "blocked"
+                self.parked, self.reason = True, BLOCKED
                 break
             if around.halted(self.targets[0].plan.campaign):
                 break
@@ -146,24 +145,28 @@ class HostVisit:
                 continue
             robots = around.robots(origin_of(target.url.fetch))
             if robots is None:
-                self._keep(pace_of(self.lease.delay_ms, target.plan, None))
+                self._keep(target.plan, None)
                 around.fetch_robots(self, origin_of(target.url.fetch), target)
                 return
             verdict = robots.verdict(target.url.fetch)
             if not verdict.allowed:
                 around.record(self, Outcome(target, error=Kind.ROBOTS_DENIED, detail=verdict.rule or ""))
                 continue
-            self._keep(pace_of(self.lease.delay_ms, target.plan, robots.crawl_delay))
+            self._keep(target.plan, robots.crawl_delay)
             self.wait(target, partial(self._resolve, target))
             return
-        self._end()
+        self.end()
+
+    def is_over(self) -> bool:
+        """Whether the time of the visit is used up."""
+        return time.time() - self.started > VISIT_SECONDS
 
     def wait(self, target: Target, then: Callable[[], None]) -> None:
         """Calls `then` when the host is due. A wait that would outlast the visit ends it instead: the host is
         given back with its clock set."""
         if self.due_at - self.started > VISIT_SECONDS:
             self.targets.appendleft(target)
-            self._end()
+            self.end()
         elif self.due_at > time.time():
             self.wait_until(self.due_at, target, then)
         else:
@@ -177,8 +180,8 @@ class HostVisit:
     def put_off(self, target: Target, until: float, reason: str) -> None:
         """Gives the host back: it waits for its turn somewhere."""
         self.targets.appendleft(target)
-        self.due_at, self.reason = max(self.due_at, until), reason
-        self._end()
+        self.due_at, self.reason = max(self.due_at, until), reason[:REASON_CHARS]
+        self.end()
 
     def _wait_is_over(self) -> None:
         waiting, self.waiting = self.waiting, None
@@ -190,16 +193,21 @@ class HostVisit:
         waiting, self.waiting = self.waiting, None
         if waiting:
             self.targets.appendleft(waiting[0])
-            self._end()
+            self.end()
 
     def _resolve(self, target: Target) -> None:
         if self.around.stopping():
             self.targets.appendleft(target)
-            self._end()
+            self.end()
             return
         if target.plan.cookies:
             target.cookie = self.around.cookies.header(target.plan.campaign, target.url.fetch)
+        self.asking()
         self.dial(target.url.fetch, target, headers_for(target), lambda r: self._answered(target, r))
+
+    def asking(self) -> None:
+        """A request is begun; until it has arrived the visit may hold its place for long (Engine.slow)."""
+        self.asked_at = time.time()
 
     def dial(
         self,
@@ -217,14 +225,32 @@ class HostVisit:
 
     def arrived(self, response: Response) -> None:
         """Sets the clock by a request that was made."""
+        self.asked_at = 0.0
         self.last_arrival = max(self.last_arrival, response.arrived_at)
         self.due_at = next_at(self.due_at * 1000, self.last_arrival * 1000, self.pace) / 1000
 
-    def _keep(self, pace: Pace) -> None:
-        """The pace of the next request; robots.txt or another campaign may have changed it since the last one."""
-        self.pace = pace
+    def _keep(self, plan: Plan, crawl_delay: float | None) -> None:
+        """The pace of the next request; robots.txt, another campaign or the last answer may have changed it."""
+        self.manners = (plan, crawl_delay)
+        self.pace = pace = pace_of(self.lease.delay_ms, plan, crawl_delay, self.adaptive_ms)
         if pace.burst == 1:
             self.due_at = max(self.due_at, self.last_arrival + pace.delay / 1000)
+
+    def _learn(self, response: Response) -> None:
+        """Lets the pace follow how the host answers; an error can only slow it down."""
+        bad = response.error in TRANSIENT_KINDS or response.status >= 500
+        self.bad_in_row = self.bad_in_row + 1 if bad else 0
+        self.silent_in_row = self.silent_in_row + 1 if response.error in SILENT_KINDS else 0
+        self.answered = self.answered or not bad
+        if self.manners is None or not adapts(self.lease.delay_ms, self.manners[0]):
+            return
+        answer_ms = (response.answered_at - response.sent_at) * 1000
+        self.adaptive_ms = adapted_ms(self.adaptive_ms, answer_ms, not bad and response.status < 400)
+        if self.bad_in_row > 1:  # a single one is a broken page
+            self.adaptive_ms = slowed_ms(
+                self.adaptive_ms, self.pace.delay, own_ms(self.lease.delay_ms, self.manners[0])
+            )
+        self._keep(*self.manners)
 
     def _answered(self, target: Target, response: Response) -> None:
         self.arrived(response)
@@ -233,14 +259,16 @@ class HostVisit:
         if cookies and cookies.take(target.plan.campaign, response.url, response.lines):
             (target.first or target).cookie_came = True
         if response.error in HOST_KINDS or response.error in FINAL_HOST_KINDS:
-            self.host_failed(target, response)
+            failing.host_failed(self, target, response)
         elif response.status in (429, 503):
-            self._busy(target, response)
+            failing.busy(self, target, response)
         elif response.status == 421 and not target.again:
             target.fresh = True  # RFC 9110 section 15.5.20
             self._ask_again(target)
         else:
-            self.failures, self.reason = 0, ""
+            self._learn(response)
+            if not self.silent_in_row:
+                self.failures = 0
             self._judge(target, response)
 
     def _ask_again(self, target: Target) -> None:
@@ -250,70 +278,6 @@ class HostVisit:
         self.targets.appendleft(target)
         self.proceed()
 
-    def host_failed(self, target: Target, response: Response) -> None:
-        """The host cannot be reached: gives it back for a while, and parks it when that goes on."""
-        kind = response.error or Kind.CONNECT
-        origin = origin_of(target.url.fetch)
-        if kind not in FINAL_HOST_KINDS and self._goes_on_elsewhere(target, response, kind, origin):
-            return
-        self.failures += 1
-        patience = MAX_FAILED_VISITS if self.around.robots(origin) else MAX_FAILED_FIRST_VISITS
-        self.parked = kind in FINAL_HOST_KINDS or self.failures >= patience
-        outcome = Outcome(target, response, kind, response.detail) if self.parked else None
-        wait = asked_ms(response) or backoff_ms(self.failures, HOST_RETRY_FIRST_MS)
-        self._pause(target, outcome, f"{kind}: {response.detail}", wait)
-
-    def _goes_on_elsewhere(self, target: Target, response: Response, kind: Kind, origin: str) -> bool:
-        """http and https of a name are one host, and one of them may be dead while the other answers.
-
-        Then the URLs of the dead one are set aside: failed, with another try later, when the other is
-        known to answer; else they keep their places behind this visit.
-        """
-        dead = [target, *(other for other in self.targets if origin_of(other.url.fetch) == origin)]
-        rest = [other for other in self.targets if origin_of(other.url.fetch) != origin]
-        alive = self.around.robots(twin_of(origin)) is not None
-        if not (rest or alive):
-            return False
-        self.targets = deque(rest)
-        for one in dead if alive else ():
-            outcome = Outcome(one, response if one is target else None, kind, response.detail)
-            self._retry_later(outcome)
-            self.around.record(self, outcome)
-        self.around.loop.submit(self.proceed)
-        return True
-
-    def _busy(self, target: Target, response: Response) -> None:
-        """The host asks for a pause, and gets it as a whole.
-
-        A URL that meets this BUSY_PER_URL times in a row is set aside, since it may be the only one: the
-        next visit begins with another.
-        """
-        self.failures += 1
-        self.parked = self.failures >= MAX_BUSY_VISITS
-        asked = asked_ms(response)
-        reason = f"HTTP {response.status}" + (f", asked to wait {asked // 1000} s" if asked else "")
-        outcome = None
-        if self.parked or self.failures % BUSY_PER_URL == 0:
-            outcome = Outcome(target, response, Kind.OVERLOADED, reason)
-            self._retry_later(outcome)
-        self._pause(target, outcome, reason, asked or backoff_ms(self.failures))
-
-    def _pause(self, target: Target, outcome: Outcome | None, reason: str, wait_ms: int) -> None:
-        """Ends the visit with a wait. Without an outcome the URL keeps its place."""
-        self.reason = reason[:REASON_CHARS]
-        self.due_at = max(self.due_at, time.time() + wait_ms / 1000)
-        if outcome:
-            self.around.record(self, outcome)
-        else:
-            self.targets.appendleft(target)
-        self._end()
-
-    def _retry_later(self, outcome: Outcome) -> None:
-        """Plans another try of a URL, if it has not had them all."""
-        failures = outcome.target.known.failures if outcome.target.known else 0
-        if failures < tries_of(outcome.error):
-            outcome.retry_at = int(time.time() * 1000) + backoff_ms(failures + 1, RETRY_FIRST_MS)
-
     def _judge(self, target: Target, response: Response) -> None:
         outcome = Outcome(target, response, response.error, response.detail)
         outcome.request_head = request_head(target.url.fetch, withheld(headers_for(target)))
@@ -321,7 +285,9 @@ class HostVisit:
         if wrong:
             outcome.error, outcome.detail = wrong
         if outcome.error in TRANSIENT_KINDS or response.status >= 500:
-            self._retry_later(outcome)
+            failing.retry_later(outcome)
+            if self.silent_in_row and failing.silent(self, outcome):
+                return
         elif response.status in REDIRECTS and not response.error:
             self._redirected(target, response, outcome)
             return
@@ -370,7 +336,7 @@ class HostVisit:
     def robots_done(self, target: Target, failure: Response | None) -> None:
         """robots.txt has been fetched, or could not be: then the host counts as not reached."""
         if failure:
-            self.host_failed(target, failure)
+            failing.host_failed(self, target, failure)
         else:
             self.targets.appendleft(target)
             self.proceed()
@@ -380,34 +346,26 @@ class HostVisit:
         self.reason = "an error in the crawler, see its log"
         self.due_at = max(self.due_at, time.time() + backoff_ms(self.failures + 1) / 1000)
         self.failures += 1
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Ends the visit: its host is given back with what it still has to do."""
         lease, due_at = self.lease, int(self.due_at * 1000) + 1
+        reason = self.reason
         if not self.last_arrival:  # nothing was asked for: its clock is what it was, or later
             due_at = max(due_at, lease.due_at)
+            reason = reason or (lease.reason if lease.due_at > time.time() * 1000 else "")
+        if self.manners and not reason:
+            reason = why_so_slow(lease.delay_ms, *self.manners, self.pace, self.bad_in_row > 1)
         release = Release(
             lease.host,
             lease.token,
             due_at,
             self.pace.delay,
             self.failures,
-            self.reason,
+            reason,
             self.parked,
-            changed=(self.failures, self.reason) != (lease.failures, lease.reason),
+            changed=(self.failures, reason) != (lease.failures, lease.reason),
+            parked_until=int(self.parked_until * 1000),
         )
         self.around.finish(self, release)
-
-
-def pace_of(host_ms: int | None, plan: Plan, crawl_delay: float | None) -> Pace:
-    """The pace of a host: what the operator set for it or else for the campaign, but never faster than the host's
-    own Crawl-delay (seconds). Only a host of which neither of them says a delay of its own gets bursts."""
-    asked = int(min(crawl_delay or 0, MAX_CRAWL_DELAY_SECONDS) * 1000)
-    own = plan.delay_ms if host_ms is None else host_ms
-    return Pace(max(own, asked), 1 if asked or host_ms is not None else plan.burst)
-
-
-def asked_ms(response: Response) -> int:
-    """The wait (ms) that a Retry-After asks for, shortened to a day; 0 when it asks for none."""
-    asked = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
-    return int(min(asked, MAX_RETRY_AFTER_SECONDS) * 1000) if asked else 0

@@ -53,6 +53,11 @@ class Campaign(models.Model):
         help_text="milliseconds between requests to one server address, whatever the hosts on it; empty: a tenth of"
         " the delay, and none in networks that the operator has allowed",
     )
+    adaptive = models.BooleanField(
+        "adaptive delay",
+        default=True,
+        help_text="hosts that answer slowly or with server errors are asked less often; never with a delay of 0",
+    )
     contact = models.CharField(
         max_length=200, blank=True, help_text="a mail address or page where site owners can complain"
     )

@@ -266,8 +266,9 @@ def test_a_host_tells_its_lease_its_clock_and_why_it_waits(campaign: Campaign) -
     assert asked(URL)["host_state"]["leased_until"] > "2026"
     assert "leased to a worker, the lease ends" in told(URL)
     [host] = taken.hosts
-    settle([], [Release(host, taken.token, NOW, 1_000, 3, "connect: refused", parked=True)])
-    assert "parked, was due 2027-01-15T08:00:00.000Z; 1 waiting" in told(URL)
+    parked = Release(host, taken.token, NOW, 1_000, 3, "connect: refused", parked=True, parked_until=NOW)
+    settle([], [parked])
+    assert "parked until 2027-01-15T08:00:00.000Z, or the next start of a campaign; 1 waiting" in told(URL)
     assert "connect: refused (3 visits failed in a row)" in told(URL)
     DomainBlock.objects.create(domain="test")
     assert asked("http://new.test/")["blocked"]

@@ -58,11 +58,12 @@ class VisitingEngine(Engine):
         options = Options(data, (("*.test", "127.0.0.1"),), ("127.0.0.0/8",))
         super().__init__(options, lambda hosts, links: None)
         self.kept = Kept()
-        self.writer: Any = self.kept
+        kept: Any = self.kept
+        self.writer = self._robots_fetcher.writer = kept
         self.loop.limits = limits
         # A list of any kind, as a campaign with seeds everywhere has it.
         seeds = [canonicalise("http://seed.test/")]
-        self.plan = Plan(1, 1, NO_RULES, Scope("any", seeds), 0, 1, 0, None, "trawl-tests", True, False)
+        self.plan = Plan(1, 1, NO_RULES, Scope("any", seeds), 0, 1, 0, False, None, "trawl-tests", True, False)
         self._hosts = 0
 
     def if_unknown(self, target: Target, then: HostVisit) -> None:

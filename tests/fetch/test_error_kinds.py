@@ -7,8 +7,8 @@ import pytest
 
 from crawl.fetch import errors
 from crawl.fetch.errors import HOST_KINDS, RULES, Kind, Retry, tries_of
+from crawl.fetch.failing import MAX_FAILED_FIRST_VISITS
 from crawl.fetch.target import Known
-from crawl.fetch.visit import MAX_FAILED_FIRST_VISITS
 from tests.faults.server import FaultServer, serve
 from tests.faults.visiting import VisitingEngine, visiting
 from tests.rig import ROOT, free_port

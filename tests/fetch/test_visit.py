@@ -9,7 +9,8 @@ import pytest
 
 from crawl.fetch.robots import Robots
 from crawl.fetch.target import Target
-from crawl.fetch.visit import HostVisit, pace_of
+from crawl.fetch.visit import HostVisit
+from crawl.fetch.waits import pace_of
 from crawl.pages import Key
 from frontier.claim import Visit
 from frontier.complete import Release

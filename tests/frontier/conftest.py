@@ -65,6 +65,7 @@ def frontier(using: str, django_db_blocker, settings, monkeypatch, tmp_path: Pat
     monkeypatch.setattr("frontier.schedule.now_ms", lambda: world.now)
     monkeypatch.setattr("frontier.sheet.now_ms", lambda: world.now)
     monkeypatch.setattr("frontier.merge.now_ms", lambda: world.now)
+    monkeypatch.setattr("frontier.booking.now_ms", lambda: world.now)
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     with django_db_blocker.unblock():
         world.clear()

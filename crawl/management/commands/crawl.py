@@ -72,6 +72,11 @@ class Command(BaseCommand):
             help="seconds between two requests to a server address (default: a tenth of --delay, and none in networks"
             " named by --allow-network)",
         )
+        add(
+            "--no-adaptive-delay",
+            action="store_true",
+            help="keep to --delay also with hosts that answer slowly or with server errors",
+        )
         add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
         add_request_options(parser)
         add("--no-warc", action="store_true", help="do not keep the responses")
@@ -141,6 +146,7 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
         "burst": options["burst"],
         "address_delay_ms": options["address_delay"],
         "contact": options["contact"],
+        "adaptive": False if options["no_adaptive_delay"] else None,
         "store_warc": False if options["no_warc"] else None,
     }
     for field, value in given.items():
@@ -183,7 +189,6 @@ class Crawl:
             self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
         if not self._start():
             return OK
-        _allow_many_files()
         self.log = _log_to_file()
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
@@ -307,15 +312,6 @@ def _log_to_file() -> Path:
     logging.getLogger().handlers = [handler]
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no news for the terminal
     return path
-
-
-def _allow_many_files() -> None:
-    """Raises the soft limit on open files to the hard one: each connection is one."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
 
 
 def _resume_command(campaign: Campaign) -> str:

@@ -145,7 +145,8 @@ def as_json(found: Found, names: Names | None) -> dict[str, Any]:
         "page": found.page and _page_json(found.page),
         "history": [_fetch_json(row, names) for row in found.history] if names else [],
         "blocked": found.blocked,
-        "host_state": found.host and _host_json(found.host, found.slot or Slot(found.host.due_at, None), found.queue),
+        "host_state": found.host
+        and _host_json(found.host, found.slot or Slot(found.host.due_at, None, found.host.gap_ms), found.queue),
     }
 
 
@@ -191,7 +192,9 @@ def _host_json(host: Host, slot: Slot, queue: int | None) -> dict[str, Any]:
         "due_at": iso(slot.due_at),
         "leased_until": iso(slot.lease_ends_at),
         "lease_ended": slot.lease_ends_at is not None and slot.lease_ends_at <= now_ms(),
-        **_fields(host, ("active", "blocked", "reason", "failures", "gap_ms", "delay_ms")),
+        "parked_until": iso(host.parked_until),
+        "gap_ms": slot.gap_ms,
+        **_fields(host, ("active", "blocked", "reason", "failures", "delay_ms")),
         "pending": waiting.urls,
         "held": waiting.held,
     }
@@ -312,11 +315,14 @@ def _host(record: dict[str, Any]) -> list[str]:
         now = f"leased to a worker, the lease {ends} {host['leased_until']}"
     elif host["active"]:
         now = "due now" if host["due_at"] <= (iso(now_ms()) or "") else f"due {host['due_at']}"
+    elif host["parked_until"]:
+        now = f"parked until {host['parked_until']}, or the next start of a campaign"
     else:
         now = f"parked, was due {host['due_at']}" if host["pending"] else "idle: nothing of this campaign waits"
     lines = [f"{now}; {host['pending']:,} waiting, {host['held']:,} held, {host['gap_ms']} ms between requests"]
     if host["reason"]:
-        lines.append(f"{host['reason']} ({host['failures']} visits failed in a row)")
+        failed = f" ({host['failures']} visits failed in a row)" if host["failures"] else ""
+        lines.append(host["reason"] + failed)
     return lines
 
 
