@@ -7,7 +7,7 @@ import xxhash
 from crawl.fetch.decode import decode_body
 from crawl.fetch.errors import Kind
 from crawl.fetch.response import Response
-from crawl.parse.charset import decode
+from crawl.parse.charset import for_parser
 from crawl.parse.html import is_html, parse_html, robots_header
 from crawl.plan import Plan
 from frontier.admission import Link
@@ -39,8 +39,8 @@ def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
     content_type = headers.get("content-type")
     if not is_html(content_type, decoded.body[:1024]):
         return found
-    text, _ = decode(decoded.body, content_type)
-    page = parse_html(text, url.fetch, AGENT)
+    content, _ = for_parser(decoded.body, content_type)
+    page = parse_html(content, url.fetch, AGENT)
     tag = headers.get("x-robots-tag")
     noindex, nofollow = robots_header([tag], AGENT) if tag else (False, False)
     found.title = page.title or ""

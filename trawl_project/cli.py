@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trawl_project.collector import look_less_often
 from trawl_project.databases import check_data_directory, prepare_databases
 from trawl_project.errors import SettingError, UsageError, report
 
@@ -39,6 +40,9 @@ def main() -> None:
     # A descriptor that the caller closed is None here; what is written goes nowhere, as was asked for.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    look_less_often()
+    # numpy's linear algebra, which nothing here uses, else starts a thread a core that spins: 0.1 s of CPU.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -6,9 +6,10 @@ name, although links then come grouped by kind and not in page order.
 """
 
 import re
+import string
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import AnyStr, NamedTuple
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
@@ -22,6 +23,8 @@ _NO_EVENTS = int(LexborDocumentOptions.WO_EVENTS)
 _C0_OR_SPACE = "".join(map(chr, range(0x21)))
 _NO_PAGE = ("javascript:", "mailto:", "tel:", "data:")
 _NO_PAGE_INITIALS = frozenset("jJmMtTdD")
+# A reference that begins so needs no more than a look at its end.
+_PLAIN_INITIALS = frozenset(string.ascii_letters + string.digits + "/.?") - _NO_PAGE_INITIALS
 _NOFOLLOW_RELS = frozenset({"nofollow", "ugc", "sponsored"})
 _LINK_KINDS = {"next": "link-next", "prev": "link-next", "alternate": "link-alternate"}
 _VALUED_DIRECTIVES = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
@@ -46,6 +49,7 @@ _HTML_START = re.compile(
 # For the first two the bounds are counts of tags: closing tags prove nothing, a parser may ignore them.
 _MAX_TREE_TAGS = 10_000  # <div>s take 0.14 s
 _MAX_REOPENED = 200_000  # nodes, about 90 MB
+_MAX_TAGS_SQUARED = 4 * _MAX_REOPENED  # t tags reopen at most (t / 2) ** 2 others
 _FORMATTING = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b[^<>]*", re.I | re.A)
 _WINDOW_CHARS = 2000
 _LONG_TAG = re.compile(rf"<[a-z][^<>]{{{2 * _WINDOW_CHARS},}}", re.I | re.A)
@@ -80,12 +84,13 @@ class Parsed:
     truncated: bool = False  # the page has more than MAX_LINKS links
 
 
-def parse_html(text: str, url: str, agent: str = AGENT_TOKEN) -> Parsed:
-    """Read a page found at `url`. Never raises; odd markup is read as a browser would.
+def parse_html(page: str | bytes, url: str, agent: str = AGENT_TOKEN) -> Parsed:
+    """Read a page found at `url`: its text, or its bytes when they are valid UTF-8 without a byte order mark. Never
+    raises; odd markup is read as a browser would.
 
     Links come by kind: refresh, link, a, area, iframe, frame; in page order within a kind.
     """
-    tree = LexborHTMLParser(_flat(_short_tags(text)), options=_NO_EVENTS)
+    tree = LexborHTMLParser(_tamed(page), options=_NO_EVENTS)
     parsed = Parsed(_base(tree, url), _title(tree))
     links = parsed.links
     links += [Link(href, "refresh", False) for href in _read_metas(tree, parsed, agent.lower())]
@@ -135,13 +140,22 @@ def is_html(content_type: str | None, body_start: bytes) -> bool:
     return _HTML_START.match(start) is not None
 
 
-def _short_tags(text: str) -> str:
+def _tamed(page: str | bytes) -> str | bytes:
+    """The page as lexbor may get it."""
+    if isinstance(page, bytes):
+        if page.count(b"<") ** 2 <= _MAX_TAGS_SQUARED and not _has_long_tag(page, b"<", b">"):
+            return page
+        page = page.decode("utf-8", "replace")
+    return _flat(_LONG_TAG.sub(_without_words, page) if _has_long_tag(page, "<", ">") else page)
+
+
+def _has_long_tag(page: AnyStr, opens: AnyStr, closes: AnyStr) -> bool:
     # A run of two windows covers a whole aligned one, so looking at those is enough: 5 us a page.
-    for start in range(0, len(text), _WINDOW_CHARS):
+    for start in range(0, len(page), _WINDOW_CHARS):
         end = start + _WINDOW_CHARS
-        if text.find("<", start, end) < 0 and text.find(">", start, end) < 0:
-            return _LONG_TAG.sub(_without_words, text)
-    return text
+        if page.find(opens, start, end) < 0 and page.find(closes, start, end) < 0:
+            return True
+    return False
 
 
 def _without_words(match: re.Match[str]) -> str:
@@ -151,7 +165,7 @@ def _without_words(match: re.Match[str]) -> str:
 
 def _flat(text: str) -> str:
     tags = text.count("<")
-    if tags * tags <= 4 * _MAX_REOPENED:  # t tags reopen at most (t / 2) ** 2 others
+    if tags * tags <= _MAX_TAGS_SQUARED:
         return text
     if tags <= _MAX_TREE_TAGS:
         # A parser keeps at most three equal ones open ("Noah's Ark clause").
@@ -237,13 +251,21 @@ def _take_heads(tree: LexborHTMLParser, parsed: Parsed) -> None:
 
 
 def _take_anchors(nodes: list[LexborNode], kind: str, links: list[Link]) -> None:
+    add = links.append
     for node in nodes:
         attributes = node.attributes
-        if href := _fetchable(attributes.get("href")):
-            rel = attributes.get("rel")
-            links.append(Link(href, kind, bool(rel and not _NOFOLLOW_RELS.isdisjoint(rel.lower().split()))))
-            if len(links) > MAX_LINKS:
-                break
+        href = attributes.get("href")
+        # Nearly all begin with a letter, a slash or a dot that need no second look; the rest take the long way.
+        if not href:
+            continue
+        if href[0] not in _PLAIN_INITIALS or href[-1] <= " ":
+            href = _fetchable(href)
+            if not href:
+                continue
+        rel = attributes.get("rel")
+        add(Link(href, kind, bool(rel and not _NOFOLLOW_RELS.isdisjoint(rel.lower().split()))))
+        if len(links) > MAX_LINKS:
+            break
 
 
 def _link_kind(rels: list[str]) -> str | None:
