@@ -96,7 +96,7 @@ def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
 def for_parser(body: bytes, content_type: str | None) -> tuple[str | bytes, str]:
     """As decode, but what is valid UTF-8 stays as it is: a parser of UTF-8 need not get it encoded anew.
 
-    On the rig's pages (28 KB) that saves 23 us, a tenth of what reading a page takes.
+    On the rig's pages (28 KB) lexbor takes 49 us for the bytes and 64 for the text.
     """
     text, name = decode(body, content_type)
     if name == "utf-8" and "\ufffd" not in text:
