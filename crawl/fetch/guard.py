@@ -9,8 +9,16 @@ from functools import lru_cache
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Not covered by `is_global` of every Python 3.11: NAT64 and 6to4 forms hide an IPv4 address.
+# NAT64 of the well-known prefix (RFC 6052): a public IPv4 address behind it is as good as the address itself.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# What `is_global` of Python 3.11 lets through and nobody's site is on: protocol assignments, 6to4 relays (RFC 7526),
+# and the address at which Azure serves its virtual machines.
+_NOT_PUBLIC_V4 = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")))
+# IPv6 is given out in 2000::/3 alone; whatever lies elsewhere (IPv4-compatible, local NAT64, site-local) is no site.
+# Of it not: protocol assignments with Teredo, documentation, 6to4, which is a way to an IPv4 address.
+_PUBLIC_V6 = ipaddress.ip_network("2000::/3")
+_NOT_PUBLIC_V6 = tuple(map(ipaddress.ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # RFC 5214 section 6.1, before the IPv4 address that is meant
 
 
 class Guard:
@@ -41,7 +49,16 @@ class Guard:
         return any(address in network for network in self.allowed if network.version == address.version)
 
     def _one(self, address: Address) -> bool:
-        return self._is_named(address) or (address.is_global and not address.is_multicast)
+        return self._is_named(address) or _is_public(address)
+
+
+def _is_public(address: Address) -> bool:
+    """Whether a site may be on this address (IANA special-purpose address registries)."""
+    if not address.is_global or address.is_multicast:
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_V4)
+    return address in _PUBLIC_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
 
 
 def is_loopback(address: str) -> bool:
@@ -63,6 +80,8 @@ def _forms(address: Address) -> list[Address]:
             return [address, *address.teredo]
         if address in _NAT64:
             return [ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
+        if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+            return [address, ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
     return [address]
 
 
