@@ -26,6 +26,8 @@ from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 
 # Pages fed back into their queues in one go.
 FEED = 5_000
+# Seeds stored, or handed to the frontier, in one go: a statement takes 250,000 values at most.
+SEEDS = 20_000
 
 
 class CampaignError(Exception):
@@ -49,8 +51,11 @@ def add_seeds(campaign: Campaign, seeds: Iterable[tuple[str, int]]) -> int:
         except InvalidURL as error:
             raise CampaignError(f"'{text}' cannot be a seed: {error}") from None
     before = campaign.seeds.count()
-    Seed.objects.bulk_create(rows, ignore_conflicts=True)
-    return campaign.seeds.count() - before
+    Seed.objects.bulk_create(rows, ignore_conflicts=True, batch_size=SEEDS)
+    added = campaign.seeds.count() - before
+    if added:
+        campaign.seeds_have_changed()
+    return added
 
 
 def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ()) -> None:
@@ -101,9 +106,9 @@ def start(campaign: Campaign) -> Run:
 
 def _admit_seeds(campaign: Campaign) -> None:
     rules = rules_of(campaign)
-    seeds = list(campaign.seeds.filter(admitted=False))
-    admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), by_weight(seed.weight), 0) for seed in seeds])
-    campaign.seeds.filter(id__in=[seed.pk for seed in seeds]).update(admitted=True)
+    while seeds := list(campaign.seeds.filter(admitted=False).order_by("id")[:SEEDS]):
+        admit(campaign.pk, [Link(canonicalise(seed.url, rules=rules), by_weight(seed.weight), 0) for seed in seeds])
+        campaign.seeds.filter(id__in=[seed.pk for seed in seeds]).update(admitted=True)
 
 
 def again(campaign: Campaign) -> Run:

@@ -46,11 +46,11 @@ class Scope:
         self._exclude = [_pattern(text) for text in exclude]
         self._seeds: set[str] = set()
         self._hosts: set[str] = set()
-        self._prefixes: set[str] = set()
+        self._prefixes: dict[str, set[str]] = {}  # by host
         for seed in seeds:
             self._seeds.add(seed.canonical)
             self._hosts.add(registered_domain(seed.host) if reach == "domain" else seed.host)
-            self._prefixes.add(folder(seed.canonical))
+            self._prefixes.setdefault(seed.host, set()).add(folder(seed.canonical))
         self._in_reach = {
             "any": lambda url: True,
             "host": lambda url: url.host in self._hosts,
@@ -77,7 +77,7 @@ class Scope:
         return Verdict(False, "no include pattern is found in it")
 
     def _below_seed(self, url: URL) -> bool:
-        return url.host in self._hosts and any(url.canonical.startswith(prefix) for prefix in self._prefixes)
+        return any(url.canonical.startswith(prefix) for prefix in self._prefixes.get(url.host, ()))
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -38,6 +38,11 @@ from trawl_project.celery import VISIT_TASK_SECONDS, VISIT_THREADS, fetch_queues
 HOSTS_PER_MESSAGE = 32
 # Hosts are claimed this long before they are due; the fetch loop waits for the exact moment.
 HORIZON_MS = 1000
+# URLs that the visits under way of a process have in hand, about 1 kB each, are shared out among them. A visit takes
+# along 200 at most, which last a fast host without a delay for the time that its next claim needs; with a delay of a
+# second it has the time for 30.
+URLS_IN_HAND = 64_000
+MOST_URLS, LEAST_URLS = 200, 10
 # Triggers closer than this to the last one are left to that one.
 # At 0.03 claims took a fifth of the tasks' time in a crawl without delays; hosts are claimed a second ahead anyway.
 DISPATCH_SPACING_SECONDS = 0.1
@@ -160,7 +165,13 @@ def visit(token: int, hosts: list[int]) -> None:
     """
     running = plans.running()
     run_by = engine(make_engine)
-    opened = claims.open_visits(claims.Claim(token, hosts), list(running), quota, lease_ms=LEASE_MS)
+    share = max(LEAST_URLS, min(MOST_URLS, URLS_IN_HAND // (run_by.visiting + len(hosts))))
+    opened = claims.open_visits(
+        claims.Claim(token, hosts),
+        list(running),
+        lambda gap_ms, delay_ms: min(share, quota(gap_ms, delay_ms)),
+        lease_ms=LEASE_MS,
+    )
     visits = build_visits(opened, running, run_by)
     left = threading.Semaphore(0)
     run_by.visit((one, left.release) for one in visits)
@@ -176,12 +187,12 @@ def visit(token: int, hosts: list[int]) -> None:
 
 
 def quota(gap_ms: int, delay_ms: int | None) -> int:
-    """How many URLs a visit takes along: what its time allows, at most 200."""
+    """How many URLs a visit has the time for."""
     running = plans.running().values()
     shortest = min((plan.delay_ms for plan in running), default=0)
     burst = max((plan.burst for plan in running), default=1) if delay_ms is None else 1
     gap = max(gap_ms, shortest if delay_ms is None else delay_ms, 1)
-    return max(1, min(200, 30_000 // gap + burst - 1))
+    return max(1, 30_000 // gap + burst - 1)
 
 
 @shared_task

@@ -37,6 +37,7 @@ from frontier.politeness import now_ms
 from frontier.priority import REDIRECT
 from frontier.state import hash_seed
 from frontier.urls import url_hash
+from trawl_project.allocator import share_arenas
 from trawl_project.collector import relax
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Engine:
         self._seed = hash_seed()
         in_force()
         relax()
+        share_arenas()
         self.loop.start()
         self.writer.start()
         self.loop.submit(self._heartbeat)
@@ -113,6 +115,11 @@ class Engine:
             self._halted -= {target.plan.campaign for target in visit.targets}
             self._committed[id(visit)] = committed
             self.loop.submit(lambda visit=visit: self._begin(visit))  # type: ignore[misc]
+
+    @property
+    def visiting(self) -> int:
+        """How many visits are under way."""
+        return len(self._visits)
 
     def stop(self) -> None:
         """Lets every visit end after the request it is in; new ones end at once."""
@@ -223,7 +230,7 @@ class Engine:
             visit.give_up()
         self.robots_cache.retire()
         leases = [visit.lease.token for visit in self._visits.values()]
-        visiting = len(leases)
+        visiting = self.visiting
         names = [visit.lease.name for visit in self._visits.values()]
 
         def beat() -> None:

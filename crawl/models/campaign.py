@@ -1,5 +1,7 @@
 """What people ask for: campaigns, their seeds and scope, and their runs."""
 
+from typing import Any
+
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -75,10 +77,18 @@ class Campaign(models.Model):
     scope_changed = models.BooleanField(
         default=False, editable=False, help_text="since its pages were read: links left out then may be in scope now"
     )
+    seeds_version = models.PositiveIntegerField(
+        default=0, editable=False, help_text="raised whenever the seeds change, so that workers need not read them all"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
         return self.name
+
+    def seeds_have_changed(self) -> None:
+        """Tells the workers, wherever they are. Whatever changes seeds without Seed.save or Seed.delete calls it."""
+        Campaign.objects.filter(id=self.pk).update(seeds_version=models.F("seeds_version") + 1)
+        self.refresh_from_db(fields=["seeds_version"])
 
 
 class Seed(models.Model):
@@ -98,6 +108,17 @@ class Seed(models.Model):
 
     def __str__(self) -> str:
         return self.url
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Stores the seed."""
+        super().save(*args, **kwargs)
+        self.campaign.seeds_have_changed()
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Deletes the seed; what was found from it stays."""
+        gone = super().delete(*args, **kwargs)
+        self.campaign.seeds_have_changed()
+        return gone
 
     def clean(self) -> None:
         """Refuses what is no URL, and keeps the rest as it will be asked for."""
