@@ -70,6 +70,8 @@ class Display:
         queue = f"{counted(now.waiting_urls, 'URL')} on {counted(now.hosts, 'host')}, {now.visiting:,} being visited"
         grid.add_row("queue", queue)
         grid.add_row("errors", Text(f"{now.errors:,}", style="yellow" if now.errors else ""))
+        if now.forbidden:
+            grid.add_row("forbidden", f"{now.forbidden:,}   by robots.txt, scope or a domain block")
         left = f", about {duration(now.waiting_urls / rate)} for what is known" if rate and now.waiting_urls else ""
         grid.add_row("time", f"{duration(now.run.busy_ms / 1000)}{left}")
         if now.waits_for:
@@ -87,6 +89,8 @@ def line(now: Standing, rate: float) -> str:
         f"{now.visiting:,} being visited",
         counted(now.errors, "error"),
     ]
+    if now.forbidden:
+        parts.append(f"{now.forbidden:,} forbidden")
     if now.waits_for:
         parts.append(f"waits for {now.waits_for}")
     return ", ".join(parts)

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min
 
 from crawl.disk import shortage
+from crawl.fetch.errors import FORBIDDEN_KINDS
 from crawl.models import Campaign, Page, Run, Tally
 from frontier import counts
 from frontier.admission import waiting as inbox_waiting
@@ -23,6 +24,7 @@ class Standing:
     visiting: int
     inbox_links: int
     errors: int
+    forbidden: int  # by robots.txt, scope or a domain block
     waits_for: str
 
 
@@ -32,13 +34,15 @@ def standing(campaign: Campaign) -> Standing:
     waiting = counts.waiting(campaign.pk)
     visiting = leased()
     links, _ = inbox_waiting()
-    errors = Tally.objects.filter(run=run).exclude(kind__startswith="http-").aggregate(n=Sum("count"))["n"] or 0
+    not_fetched = dict(Tally.objects.filter(run=run).exclude(kind__startswith="http-").values_list("kind", "count"))
+    forbidden = sum(not_fetched.get(kind, 0) for kind in FORBIDDEN_KINDS)
+    errors = sum(not_fetched.values()) - forbidden
     paused = Campaign.objects.filter(id=campaign.pk, status=Campaign.Status.PAUSED).first()
     if paused:
         waits = f"somebody to start it again: it was paused{f' ({paused.reason})' if paused.reason else ''}"
     else:
         waits = shortage() or ("" if visiting or links else _reason(campaign))
-    return Standing(run, waiting.urls, waiting.hosts, visiting, links, errors, waits)
+    return Standing(run, waiting.urls, waiting.hosts, visiting, links, errors, forbidden, waits)
 
 
 def _reason(campaign: Campaign) -> str:

@@ -90,6 +90,8 @@ SILENT_KINDS = frozenset({Kind.TIMEOUT_TOTAL, Kind.TOO_SLOW, Kind.DISCONNECT})
 FINAL_HOST_KINDS = frozenset(kind for kind, rule in RULES.items() if rule.retry is Retry.PARK)
 # The content is what came, and another fetch would bring no more.
 KEPT_KINDS = frozenset({Kind.TOO_LARGE, Kind.BOMB})
+# What trawl was told not to ask for: nothing went wrong.
+FORBIDDEN_KINDS = frozenset({Kind.ROBOTS_DENIED, Kind.OUT_OF_SCOPE, Kind.BLOCKED_DOMAIN})
 
 # Codes of libcurl that pycurl has no names for.
 E_WEIRD_SERVER_REPLY, E_HTTP2_STREAM, E_PROXY, E_TOO_LARGE = 8, 92, 97, 100

@@ -36,6 +36,10 @@ KEEP_SECONDS = 15
 Done = Callable[[Response], None]
 
 
+def _nobody(response: Response) -> None:
+    """Whom a transfer tells that has told."""
+
+
 class Dialled(socket.socket):
     """A socket for libcurl, which takes a copy of its descriptor; this one is closed when it is forgotten."""
 
@@ -84,6 +88,13 @@ class Transfer:
         self.size += len(data)
         self.body.append(data)
         return None
+
+    def forget(self) -> Done:
+        """Lets go of what came, and of whom to tell, who is returned: the handle keeps its last transfer while it
+        waits for another one, and would keep a whole visit with it."""
+        done, self.done = self.done, _nobody
+        self.lines, self.body = [], []
+        return done
 
     def head(self, status: int) -> str:
         """How much of the head of an answer (not of an interim one) has come: "", "part" or "whole"."""
@@ -312,7 +323,8 @@ class FetchLoop(threading.Thread):
         response = self._response(transfer, code, message)
         self._multi.remove_handle(handle)
         self._spare.append(handle)
-        self._guarded(lambda: transfer.done(response))
+        done = transfer.forget()
+        self._guarded(lambda: done(response))
 
     def _response(self, transfer: Transfer, code: int, message: str) -> Response:
         handle = transfer.handle

@@ -41,7 +41,7 @@ CHANGES: dict[str, Callable[[Campaign], object]] = {
     "a seed less": lambda one: one.seeds.get().delete(),
     "a field": lambda one: Campaign.objects.filter(id=one.pk).update(delay_ms=77),
     "a rule": lambda one: one.scope_rules.create(action="exclude", pattern="x"),
-    "a password": lambda one: one.credentials.create(origin="https://a.test", user="u", password="p"),  # noqa: S106
+    "a password": lambda one: one.credentials.create(origin="https://a.test", user="u", password="p"),
 }
 
 

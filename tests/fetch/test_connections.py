@@ -1,12 +1,16 @@
 """Connections: one for a visit's requests, and none kept for a host that is asked rarely."""
 
+import gc
 import socket
 import threading
+import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from crawl.fetch.errors import Kind
+from crawl.fetch.response import Request, Response
 from tests.crawl.running import LOCAL, crawl
 from tests.fetch.looping import asking
 from tests.scripted import page, scripted
@@ -45,6 +49,30 @@ def test_with_a_long_delay_no_connection_is_kept(delay_ms: int, last: bool) -> N
     visit.dial("http://a.test/", mock.Mock(fresh=False), [], mock.Mock())
     request = visit.around.loop.fetch.call_args.args[0]  # type: ignore[attr-defined]
     assert request.last is last
+
+
+def test_a_kept_handle_holds_nothing_of_the_visit_that_used_it() -> None:
+    class Visit:
+        """What a callback belongs to, with all its URLs."""
+
+        def __init__(self) -> None:
+            self.answered = threading.Event()
+
+        def done(self, response: Response) -> None:
+            self.answered.set()
+
+    visit = Visit()
+    gone = weakref.ref(visit)
+    with scripted({"/": page()}) as site, asking() as ask:
+        request = Request(f"{site.url}/", "127.0.0.1", "127.0.0.1", [], 1 << 20)
+        ask.loop.submit(partial(ask.loop.fetch, request, visit.done))
+        assert visit.answered.wait(10)
+        del visit
+        later = threading.Event()
+        ask.loop.submit(later.set)  # the loop has left the callback by then
+        assert later.wait(10)
+        gc.collect()
+        assert gone() is None
 
 
 def test_a_proxy_that_goes_silent_on_a_kept_connection_is_not_taken_for_one_that_is_out_of_reach() -> None:
