@@ -9,6 +9,7 @@ from django.conf import settings
 from crawl.fetch.request_headers import basic, parse_headers
 from crawl.models import Campaign, Run
 from crawl.scope import Scope
+from crawl.store.arrivals import folder_name
 from frontier.claim import wake
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 from trawl_project.version import AGENT, VERSION
@@ -36,6 +37,7 @@ class Plan:
     headers: tuple[str, ...] = field(default=(), repr=False)
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # header line by origin
     cookies: bool = False
+    arrival_log: str = ""  # the folder of the run's log; empty: it keeps none
 
 
 def user_agent(contact: str) -> str:
@@ -77,6 +79,7 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         headers=parse_headers(campaign.headers),
         credentials={one.origin: basic(one.user, one.password) for one in campaign.credentials.all()},
         cookies=campaign.cookies,
+        arrival_log=folder_name(run) if campaign.arrival_log and run.pk else "",
     )
 
 

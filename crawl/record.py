@@ -2,11 +2,12 @@
 
 The order in which a batch is stored makes a kill harmless at any point:
 
-1. responses go to the WARC file, which is synced; more than is committed in step 3 is cut off later;
-2. links go to the inbox, in a commit of its own;
-3. one transaction: pages, fetches, counts, queue rows deleted, clocks, hosts given back.
+1. requests go to the arrival log, where one is kept;
+2. responses go to the WARC file, which is synced; more than is committed in step 4 is cut off later;
+3. links go to the inbox, in a commit of its own;
+4. one transaction: pages, fetches, counts, queue rows deleted, clocks, hosts given back.
 
-A kill before 3 means that these pages are fetched again and their links offered twice, which the
+A kill before 4 means that these pages are fetched again and their links offered twice, which the
 merge takes for what it is. A kill can never mean that a page counts as done and its links are lost.
 """
 
@@ -25,6 +26,7 @@ from crawl import rows
 from crawl.discover import Discovery
 from crawl.fetch.target import Outcome
 from crawl.store.archive import Archive
+from crawl.store.arrivals import Arrival, ArrivalLogs
 from frontier.admission import Link, admit
 from frontier.blocks import in_force
 from frontier.claim import renew
@@ -70,21 +72,24 @@ class Batch:
     records: list[Record] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     robots: list[rows.RobotsRow] = field(default_factory=list)
+    arrivals: dict[str, list[Arrival]] = field(default_factory=dict)
+    """By the folder of their log. What is written is taken out."""
     since: float = 0.0
     archived: dict[int, rows.Stored] = field(default_factory=dict)
     archived_done: bool = False
     admitted_done: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.ended or self.robots)
+        return bool(self.records or self.ended or self.robots or self.arrivals)
 
 
 class Writer(threading.Thread):
     """The thread that writes. Everything handed to it before `close` is stored before `close` returns."""
 
-    def __init__(self, archive: Archive, after_commit: Callable[[int, int], None]) -> None:
+    def __init__(self, archive: Archive, logs: ArrivalLogs, after_commit: Callable[[int, int], None]) -> None:
         super().__init__(name="writer", daemon=True)
         self._archive = archive
+        self._logs = logs
         self._after_commit = after_commit
         self._wake = threading.Condition()
         self._batch = Batch()
@@ -113,6 +118,14 @@ class Writer(threading.Thread):
         with self._wake:
             self._begin()
             self._batch.robots.append(row)
+
+    def log_arrival(self, log: str, arrival: Arrival) -> None:
+        """Takes a line of an arrival log (Plan.arrival_log)."""
+        with self._wake:
+            if not self._batch:
+                self._batch.since = time.monotonic()
+                self._wake.notify()
+            self._batch.arrivals.setdefault(log, []).append(arrival)
 
     def ask(self, job: Callable[[], None]) -> None:
         """Runs a function on this thread after all that was handed over so far has been stored."""
@@ -206,6 +219,7 @@ class Writer(threading.Thread):
                 log.exception("left out: %s", [record.outcome.target.url.fetch for record in part.records])
 
     def _write(self, batch: Batch) -> None:
+        self._logs.write(batch.arrivals)
         if not batch.archived_done:
             self._archive.store(batch.records, batch.archived)
             batch.archived_done = True

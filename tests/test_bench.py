@@ -415,3 +415,15 @@ def test_more_hosts_than_blocked_domains_are_measured(tmp_path: Path) -> None:
     (measured,) = json.loads(done.stdout.splitlines()[-1])["rounds"]
     assert set(measured) == set(blocks.ROWS)
     assert not list(tmp_path.iterdir())
+
+
+# --- arrival logs -----------------------------------------------------------------------------------
+
+
+def test_the_bench_of_arrival_logs_judges_what_it_has_written(tmp_path: Path) -> None:
+    words = ["--lines", "3000", "--hosts", "200", "--files", "2", "--json", str(tmp_path / "figures.json")]
+    ran = subprocess.run([sys.executable, "-m", "bench.arrivals", *words], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads((tmp_path / "figures.json").read_text())
+    assert all(figure > 0 for figure in told["figures"].values())
+    assert 100 < told["figures"]["bytes_a_line"] < 200

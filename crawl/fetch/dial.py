@@ -29,7 +29,7 @@ BAD_SECONDS = 300.0
 MAX_BAD = 20_000
 
 # No connection: no server can have seen a request.
-_NOT_SENT = frozenset({Kind.CONNECT, Kind.TIMEOUT_CONNECT})
+NOT_SENT = frozenset({Kind.CONNECT, Kind.TIMEOUT_CONNECT})
 
 
 class BadAddresses:
@@ -134,7 +134,7 @@ class Dialling:
             visit.around.loop.fetch(self._request, self._dialled)
 
     def _dialled(self, response: Response) -> None:
-        if response.error in _NOT_SENT:
+        if response.error in NOT_SENT:
             self._visit.around.bad_addresses.add(self._request.address, port_of(self._request.url))
             if self._left and time.time() - self._began < DIALLING_SECONDS:
                 self._next()

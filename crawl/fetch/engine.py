@@ -30,6 +30,7 @@ from crawl.pages import key_of, places
 from crawl.plan import Plan
 from crawl.record import Ended, Record, Writer
 from crawl.store.archive import Archive
+from crawl.store.arrivals import Arrival, ArrivalLogs
 from frontier.admission import Link
 from frontier.blocks import in_force
 from frontier.complete import Clock, Release
@@ -76,7 +77,7 @@ class Engine:
         if self.proxies:
             self.loop.allow_proxy()
         self.resolver = Resolver(options.overrides, self.loop.submit)
-        self.writer = Writer(Archive(options.data / "warc"), after_commit)
+        self.writer = Writer(Archive(options.data / "warc"), ArrivalLogs(options.data / "arrivals"), after_commit)
         # Names of hosts under visit that a domain block covers. The loop itself asks no database.
         self._blocked: set[str] = set()
         self._halted: set[int] = set()
@@ -199,6 +200,9 @@ class Engine:
         if response is not None:
             clock = Clock(visit.lease.host, visit.lease.token, int(visit.due_at * 1000) + 1, visit.pace.delay)
         self.writer.record(Record(outcome, found, links, clock))
+
+    def log_arrival(self, log: str, arrival: Arrival) -> None:
+        self.writer.log_arrival(log, arrival)
 
     def if_unknown(self, target: Target, then: HostVisit) -> None:
         target.key = key_of(target.key.queue, url_hash(target.url.canonical, self._seed))

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from crawl.fetch.arrivals import log_pause
 from crawl.fetch.errors import FINAL_HOST_KINDS, Kind, tries_of
 from crawl.fetch.response import Response
 from crawl.fetch.target import Outcome, Target, origin_of, twin_of
@@ -34,13 +35,13 @@ def host_failed(visit: "HostVisit", target: Target, response: Response) -> None:
     kind = response.error or Kind.CONNECT
     origin = origin_of(target.url.fetch)
     final = kind in FINAL_HOST_KINDS
-    if not final and _goes_on_elsewhere(visit, target, response, kind, origin):
+    wish = asked(response)
+    if not final and not wish.ms and _goes_on_elsewhere(visit, target, response, kind, origin):
         return
     visit.failures += 1
     patience = MAX_FAILED_VISITS if visit.around.robots(origin) else MAX_FAILED_FIRST_VISITS
     parked = final or visit.failures >= patience
     outcome = Outcome(target, response, kind, response.detail) if parked else None
-    wish = asked(response)
     reason = f"{kind}: {response.detail}" + (f", {wish.text}" if wish.ms else "")
     park = (park_ms(visit.failures - patience) if not final else PARK_MS[-1]) if parked else 0
     _pause(visit, target, outcome, reason, wish.ms or backoff_ms(visit.failures, HOST_RETRY_FIRST_MS), park, wish.ms)
@@ -125,6 +126,8 @@ def _pause(
         visit.parked_until = max(visit.due_at, now + parked_ms / 1000)
     else:
         visit.due_at = max(visit.due_at, now + wait_ms / 1000)
+        if not asked_ms:
+            log_pause(visit, now, now + wait_ms / 1000)
     if outcome:
         visit.around.record(visit, outcome)
     else:

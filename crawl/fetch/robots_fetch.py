@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError
 
 from crawl.fetch.addresses import AddressClocks
+from crawl.fetch.arrivals import Asking
 from crawl.fetch.decode import decode_body
 from crawl.fetch.dial import PATIENCE_SECONDS
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, Kind
@@ -22,10 +23,11 @@ from crawl.fetch.response import Response
 from crawl.fetch.robots import MAX_REDIRECTS, MAX_ROBOTS_BYTES, Robots
 from crawl.fetch.robots_cache import RobotsCache, lifetime_seconds
 from crawl.fetch.target import Target, origin_of
-from crawl.fetch.waits import asked, crawl_delay_ms
+from crawl.fetch.waits import NOTHING, asked, crawl_delay_ms
 from crawl.models import RobotsFile
 from crawl.record import Writer
 from crawl.rows import RobotsRow
+from crawl.store.arrivals import ROBOTS
 from frontier.blocks import in_force
 from frontier.booking import book, end_booking
 from frontier.politeness import now_ms
@@ -92,13 +94,14 @@ class _RobotsFetch:
             "Accept-Encoding: gzip",
             *for_url(url, self.target.plan.headers, self.target.plan.credentials),
         ]
-        visit.asking()
+        visit.asking(Asking(ROBOTS, self.foreign, gap_ms))
         visit.dial(url, self.target, headers, lambda r: self._answered(url, hops, gap_ms, r), MAX_ROBOTS_BYTES + 1)
 
     def _answered(self, url: str, hops: int, gap_ms: int, response: Response) -> None:
         self.visit.arrived(response)
         if self.foreign and self.booked:
-            host, until = self.foreign, int(response.arrived_at * 1000) + gap_ms
+            wish = asked(response) if response.status == 429 or response.status >= 500 else NOTHING
+            host, until = self.foreign, max(int(response.arrived_at * 1000) + gap_ms, now_ms() + wish.ms)
             self.around.writer.ask(lambda: end_booking(host, until))
         location = response.headers.get("location", "").strip()
         if response.status in (301, 302, 303, 307, 308) and location and hops < MAX_REDIRECTS:

@@ -15,6 +15,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from crawl.fetch import failing
+from crawl.fetch.arrivals import A_PAGE, Asking, log_request
 from crawl.fetch.cookies import CookieJars
 from crawl.fetch.dial import BadAddresses, Dialling
 from crawl.fetch.errors import FINAL_HOST_KINDS, HOST_KINDS, SILENT_KINDS, TRANSIENT_KINDS, Kind
@@ -29,6 +30,7 @@ from crawl.fetch.target import Outcome, Target, headers_for, is_conditional, ori
 from crawl.fetch.waits import BLOCKED, REASON_CHARS, SERVER_ERRORS, adapts, own_ms, pace_of, why_so_slow
 from crawl.pages import Key
 from crawl.plan import Plan
+from crawl.store.arrivals import Arrival
 from frontier.claim import Visit
 from frontier.complete import Release
 from frontier.politeness import ADAPTIVE_MAX_MS, Pace, adapted_ms, backoff_ms, next_at, slowed_ms
@@ -79,6 +81,9 @@ class Surroundings(Protocol):
     def record(self, visit: "HostVisit", outcome: Outcome) -> None:
         """Hands an outcome on: discovery, store, database."""
 
+    def log_arrival(self, log: str, arrival: Arrival) -> None:
+        """Hands a line of an arrival log (Plan.arrival_log) on."""
+
     def if_unknown(self, target: Target, then: "HostVisit") -> None:
         """Calls then.take_redirect(target) or then.proceed(), by whether the page was fetched before.
 
@@ -100,6 +105,8 @@ class HostVisit:
     due_at: float = 0.0  # seconds of time.time(): when the next request may arrive
     pace: Pace = NO_PACE
     last_arrival: float = 0.0
+    paced_from: float = 0.0  # the last arrival, or what the clock says of that of an earlier visit
+    asking_for: Asking = A_PAGE
     asked_at: float = 0.0  # when the request that is under way was begun (time.time()); 0.0: none is
     manners: tuple[Plan, float | None] | None = None  # whose delay and which Crawl-delay (seconds) the pace is by
     adaptive_ms: float = 0.0  # the delay that follows from how the host answers
@@ -119,6 +126,7 @@ class HostVisit:
         if not self.lease.gap_ms and self.due_at <= self.started:  # never visited, or without a delay: no debt
             self.due_at = 0.0
         self.pace = Pace(self.lease.gap_ms)
+        self.paced_from = (self.lease.due_at - self.lease.gap_ms) / 1000 if self.lease.gap_ms else 0.0
         # The gap of the last visit is what it had come to then; where something else made it so long, that still does.
         self.adaptive_ms = min(self.lease.gap_ms, ADAPTIVE_MAX_MS)
         self.bad_in_row = int(self.lease.reason == SERVER_ERRORS)
@@ -205,8 +213,9 @@ class HostVisit:
         self.asking()
         self.dial(target.url.fetch, target, headers_for(target), lambda r: self._answered(target, r))
 
-    def asking(self) -> None:
-        """A request is begun; until it has arrived the visit may hold its place for long (Engine.slow)."""
+    def asking(self, asking_for: Asking = A_PAGE) -> None:
+        """A request is begun; until it has arrived the visit may hold its place for long (Room)."""
+        self.asking_for = asking_for
         self.asked_at = time.time()
 
     def dial(
@@ -226,7 +235,12 @@ class HostVisit:
     def arrived(self, response: Response) -> None:
         """Sets the clock by a request that was made."""
         self.asked_at = 0.0
-        self.last_arrival = max(self.last_arrival, response.arrived_at)
+        if self.manners and self.manners[0].arrival_log:
+            log_request(self, response)
+        if self.asking_for.host:  # its own clock is its row (frontier/booking.py)
+            self.due_at = max(self.due_at, response.arrived_at + self.asking_for.gap_ms / 1000)
+            return
+        self.last_arrival = self.paced_from = max(self.last_arrival, response.arrived_at)
         self.due_at = next_at(self.due_at * 1000, self.last_arrival * 1000, self.pace) / 1000
 
     def _keep(self, plan: Plan, crawl_delay: float | None) -> None:
@@ -234,7 +248,7 @@ class HostVisit:
         self.manners = (plan, crawl_delay)
         self.pace = pace = pace_of(self.lease.delay_ms, plan, crawl_delay, self.adaptive_ms)
         if pace.burst == 1:
-            self.due_at = max(self.due_at, self.last_arrival + pace.delay / 1000)
+            self.due_at = max(self.due_at, self.paced_from + pace.delay / 1000)
 
     def _learn(self, response: Response) -> None:
         """Lets the pace follow how the host answers; an error can only slow it down."""

@@ -31,11 +31,14 @@ class Asked(NamedTuple):
     text: str
 
 
+NOTHING = Asked(0, "")
+
+
 def asked(response: Response) -> Asked:
     """What a Retry-After asks for, shortened to a day; then the text says so."""
     seconds = retry_after_seconds(response.headers.get("retry-after", ""), time.time())
     if not seconds:
-        return Asked(0, "")
+        return NOTHING
     text = f"asked to wait {spoken(seconds)}"
     if seconds > MAX_RETRY_AFTER_SECONDS:
         text += f", shortened to {spoken(MAX_RETRY_AFTER_SECONDS)}"

@@ -64,6 +64,11 @@ class Campaign(models.Model):
         max_length=200, blank=True, help_text="a mail address or page where site owners can complain"
     )
     store_warc = models.BooleanField("store WARC", default=True)
+    arrival_log = models.BooleanField(
+        default=False,
+        help_text="a line for each request, in files under DATA/arrivals; 'trawl manners' shows by them that every gap"
+        " was kept",
+    )
     headers = models.TextField(
         blank=True,
         validators=[validate_headers],

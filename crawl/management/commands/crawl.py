@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,11 @@ class Command(BaseCommand):
         add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
         add_request_options(parser)
         add("--no-warc", action="store_true", help="do not keep the responses")
+        add(
+            "--arrival-log",
+            action=BooleanOptionalAction,
+            help="log each request with the gap that was due; trawl manners NAME shows how hosts were treated",
+        )
         add("--json", action="store_true", help="print the summary as one JSON object")
         add("--again", action="store_true", help="visit everything again, in a new run")
         add("--resolve", metavar="NAME=ADDRESS", action="append", type=checked(parse_override), default=[])
@@ -148,6 +153,7 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
         "contact": options["contact"],
         "adaptive": False if options["no_adaptive_delay"] else None,
         "store_warc": False if options["no_warc"] else None,
+        "arrival_log": options["arrival_log"],
     }
     for field, value in given.items():
         if value is not None:
