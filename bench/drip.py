@@ -100,24 +100,34 @@ class DripServer:
 def run(drips: int, good: int, seconds: float, delay: float, data: Path) -> dict[str, Any]:
     """Crawls for so many seconds and tells what came of it."""
     with DripServer() as server:
-        seeds = data / "seeds.txt"
-        # Mixed as the web mixes them: the good ones are not the first to be claimed.
-        names = sorted([f"drip-{n}" for n in range(drips)] + [f"good-{n}" for n in range(good)], key=hash_of)
-        seeds.write_text("".join(f"http://{name}.test:{server.port}/\n" for name in names))
-        command = [
-            *(sys.executable, "-m", "trawl_project", "crawl", "--data", str(data / "data"), "--json", "--no-warc"),
-            *("--seeds", str(seeds), "--resolve", "*.test=127.0.0.1", "--allow-network", "127.0.0.0/8"),
-            *("--delay", str(delay)),
-        ]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("TRAWL_", "DATABASE_"))}
-        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=-1, stderr=-1) as crawl:
-            until = time.monotonic() + START_SECONDS
-            while not server.pages and time.monotonic() < until:
-                time.sleep(0.05)
-            time.sleep(seconds)
-            crawl.send_signal(signal.SIGINT)
-            crawl.communicate(timeout=90)
-        return _told(server, drips, good, seconds, delay)
+        names = [f"drip-{n}.test" for n in range(drips)] + [f"good-{n}.test" for n in range(good)]
+        crawl_for(seconds, server, names, data, "--delay", str(delay), "--resolve", "*.test=127.0.0.1")
+        return {
+            "drip hosts": drips,
+            **told(server, good, seconds, delay),
+            "dripping at once, at most": server.most_dripping,
+            "requests to drip hosts": server.drips.total(),
+        }
+
+
+def crawl_for(seconds: float, server: DripServer, names: list[str], data: Path, *options: str, **settings: str) -> Any:
+    """Crawls these hosts until so many seconds after the first page; returns the summary. `settings`: environment."""
+    seeds = data / "seeds.txt"
+    # Mixed as the web mixes them: the good ones are not the first to be claimed.
+    seeds.write_text("".join(f"http://{name}:{server.port}/\n" for name in sorted(names, key=hash_of)))
+    command = [
+        *(sys.executable, "-m", "trawl_project", "crawl", "--data", str(data / "data"), "--json", "--no-warc"),
+        *("--seeds", str(seeds), "--allow-network", "127.0.0.0/8", *options),
+    ]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TRAWL_", "DATABASE_"))} | settings
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=-1, stderr=-1) as crawl:
+        until = time.monotonic() + START_SECONDS
+        while not server.pages and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(seconds)
+        crawl.send_signal(signal.SIGINT)
+        out, _ = crawl.communicate(timeout=90)
+    return json.loads(out)
 
 
 def hash_of(name: str) -> int:
@@ -125,7 +135,8 @@ def hash_of(name: str) -> int:
     return int.from_bytes(name.encode(), "big") * 2_654_435_761 % 4_294_967_291
 
 
-def _told(server: DripServer, drips: int, good: int, seconds: float, delay: float) -> dict[str, Any]:
+def told(server: DripServer, good: int, seconds: float, delay: float) -> dict[str, Any]:
+    """What the good hosts kept of their schedule."""
     start = server.pages[0][0] if server.pages else 0.0
     within = [(at, host) for at, host in server.pages if at < start + seconds]
     by_host: dict[str, list[float]] = {}
@@ -134,7 +145,6 @@ def _told(server: DripServer, drips: int, good: int, seconds: float, delay: floa
     closest = min((b - a for times in by_host.values() for a, b in pairwise(times)), default=0.0)
     ideal = good * seconds / delay
     return {
-        "drip hosts": drips,
         "good hosts": good,
         "seconds": seconds,
         "pages of good hosts": len(within),
@@ -142,8 +152,6 @@ def _told(server: DripServer, drips: int, good: int, seconds: float, delay: floa
         "share kept": round(len(within) / ideal, 4),
         "smallest gap of a good host": round(closest, 4),
         "good hosts visited": len(by_host),
-        "dripping at once, at most": server.most_dripping,
-        "requests to drip hosts": server.drips.total(),
     }
 
 

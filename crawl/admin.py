@@ -14,6 +14,7 @@ from crawl import campaigns
 from crawl.models import Campaign, Credential, Fetch, Page, RobotsFile, Run, ScopeRule, Seed, Tally, WarcFile, Worker
 from crawl.plan import read_plan
 from crawl.progress import size
+from crawl.report import names_looked_up
 from crawl.scope import InvalidScope
 from frontier.admin import ReadOnly
 from frontier.moments import moment
@@ -184,8 +185,12 @@ class WarcFileAdmin(ReadOnly):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnly):
-    list_display = ("name", "seen", "visiting", "capacity")
+    list_display = ("name", "seen", "visiting", "capacity", "names")
 
     @admin.display(description="last sign of life")
     def seen(self, row: Worker) -> str:
         return moment(row.seen_at)
+
+    @admin.display(description="look-ups of names")
+    def names(self, row: Worker) -> str:
+        return names_looked_up(row.look_ups) if row.look_ups else ""

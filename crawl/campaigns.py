@@ -23,6 +23,7 @@ from frontier.politeness import now_ms
 from frontier.priority import RETRY, by_weight
 from frontier.router import inbox_alias
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
+from trawl_project.errors import parsed
 
 # Pages fed back into their queues in one go.
 FEED = 5_000
@@ -69,7 +70,7 @@ def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ())
     if contact:
         check_header(contact)
         return
-    pinned = [*overrides, *map(parse_override, settings.RESOLVE)]
+    pinned = [*overrides, *parsed("TRAWL_RESOLVE", settings.RESOLVE, parse_override)]
     for url in campaign.seeds.values_list("url", flat=True):
         if not stays_here(urlsplit(url).hostname or "", pinned):
             raise CampaignError(

@@ -1,5 +1,6 @@
 """The summary of a run, for people and for programs."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,14 +50,15 @@ class Summary:
     blocked_by: str
     page_limit_reached: bool
     warc_files: list[str]
+    dns: dict[str, int | float]  # the look-ups of this process, see crawl/fetch/resolver.py
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
 
-def summary(campaign: Campaign) -> Summary:
-    """Reads the summary of the latest run."""
+def summary(campaign: Campaign, look_ups: dict[str, int | float] | None = None) -> Summary:
+    """Reads the summary of the latest run; `look_ups` are those of the process that ran it."""
     run = Run.objects.filter(campaign=campaign).select_related("campaign").latest("number")
     tallies = list(Tally.objects.filter(run=run).order_by("kind"))
     waiting = counts.waiting(campaign.pk)
@@ -83,6 +85,7 @@ def summary(campaign: Campaign) -> Summary:
         blocked_by=block.domain if block else "",
         page_limit_reached=campaigns.page_limit_reached(run),
         warc_files=[f"{row.directory}/{row.name}" for row in files],
+        dns=look_ups or {},
     )
 
 
@@ -101,6 +104,8 @@ def table(told: Summary, resume: str) -> Group:
     numbers.add_row("received", size(told.bytes))
     numbers.add_row("time", duration(told.seconds))
     numbers.add_row("hosts", f"{told.hosts:,}")
+    if told.dns.get("asked"):
+        numbers.add_row("look-ups", names_looked_up(told.dns))
     numbers.add_row("answers", ", ".join(f"{status}: {count:,}" for status, count in told.status.items()) or "none")
     waiting = told.waiting_urls - told.unreachable_urls - told.blocked_urls
     if waiting > 0:
@@ -116,6 +121,15 @@ def table(told: Summary, resume: str) -> Group:
         parts += [Text(), errors]
     parts += [Text(), *(Text(line) for line in advice(told, resume))]
     return Group(*parts)
+
+
+def names_looked_up(dns: Mapping[str, int | float]) -> str:
+    """The look-ups of names, in words."""
+    words = [f"{dns['asked']:,}", f"{dns['mean_ms']:,.0f} ms each, the slowest {dns['slowest_ms'] / 1000:,.1f} s"]
+    if dns["failed"]:
+        unanswered = f", {dns['unanswered']:,} of them without an answer" if dns["unanswered"] else ""
+        words.append(f"{dns['failed']:,} failed{unanswered}")
+    return "; ".join(words)
 
 
 def advice(told: Summary, resume: str) -> list[str]:

@@ -23,7 +23,7 @@ from crawl.fetch.authorities import with_added
 from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
 from crawl.fetch.guard import parse_network
 from crawl.fetch.proxies import parse_proxy
-from crawl.fetch.resolver import parse_override
+from crawl.fetch.resolver import parse_name_server, parse_override
 from crawl.models import Worker
 from crawl.plan import Plans
 from crawl.targets import build_visits
@@ -33,6 +33,7 @@ from frontier.blocking import sweep_marks
 from frontier.politeness import now_ms
 from frontier.shards import queue_of
 from trawl_project.celery import VISIT_TASK_SECONDS, VISIT_THREADS, fetch_queues
+from trawl_project.errors import parsed
 
 # Hosts in one message. A Celery task costs about 1 ms of CPU whatever it does.
 HOSTS_PER_MESSAGE = 32
@@ -68,9 +69,13 @@ def make_engine(
     """An engine by the settings, with what a command adds to them."""
     options = Options(
         data=settings.DATA_DIR,
-        overrides=(*overrides, *(parse_override(text) for text in settings.RESOLVE)),
-        allow_networks=(*allow_networks, *(str(parse_network(text)) for text in settings.ALLOW_NETWORKS)),
-        proxies=proxies or tuple(parse_proxy(text) for text in settings.PROXIES),
+        overrides=(*overrides, *parsed("TRAWL_RESOLVE", settings.RESOLVE, parse_override)),
+        allow_networks=(
+            *allow_networks,
+            *map(str, parsed("TRAWL_ALLOW_NETWORKS", settings.ALLOW_NETWORKS, parse_network)),
+        ),
+        proxies=proxies or tuple(parsed("TRAWL_PROXY", settings.PROXIES, parse_proxy)),
+        name_servers=tuple(parsed("TRAWL_NAME_SERVERS", settings.NAME_SERVERS, parse_name_server)),
         ca_file=with_added(settings.CA_FILE, settings.DATA_DIR),
         lease_ms=LEASE_MS,
         capacity=settings.VISITS_PER_WORKER,

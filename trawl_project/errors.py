@@ -8,10 +8,13 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trawl_project.version import VERSION
+
+T = TypeVar("T")
 
 
 class UsageError(Exception):
@@ -20,6 +23,14 @@ class UsageError(Exception):
 
 class SettingError(Exception):
     """A variable of the environment has a value that cannot be used; exit code 1."""
+
+
+def parsed(variable: str, texts: Iterable[str], parse: Callable[[str], T]) -> list[T]:
+    """The values of a list in the environment. Raises SettingError for one that cannot be used."""
+    try:
+        return [parse(text) for text in texts]
+    except ValueError as error:
+        raise SettingError(f"{variable}: {error}") from None
 
 
 def report(error: Exception) -> int:

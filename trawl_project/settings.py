@@ -160,6 +160,7 @@ SEEN_PRECHECK = env.list("TRAWL_SEEN_PRECHECK", default=["cache"])
 
 CONTACT = env.str("TRAWL_CONTACT", default="")
 RESOLVE = env.list("TRAWL_RESOLVE", default=[])
+NAME_SERVERS = env.list("TRAWL_NAME_SERVERS", default=[])
 ALLOW_NETWORKS = env.list("TRAWL_ALLOW_NETWORKS", default=[])
 CA_FILE = env.str("TRAWL_CA_FILE", default="")
 PROXIES = env.list("TRAWL_PROXY", default=[])

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from crawl.fetch.errors import Kind
 from crawl.fetch.proxies import Proxy
+from crawl.fetch.resolver import Resolved
 from crawl.fetch.response import Request, Response
 from crawl.fetch.target import Target
 
@@ -26,6 +27,7 @@ PATIENCE_SECONDS = 5.0  # how long a visit waits for its turn at an address
 MAX_DIALLED = 4
 DIALLING_SECONDS = 30.0  # after this no further address is tried for the same request
 BAD_SECONDS = 300.0
+DEAF_SECONDS = 30.0  # for how long hosts are left alone when no name server answers
 MAX_BAD = 20_000
 
 # No connection: no server can have seen a request.
@@ -98,12 +100,18 @@ class Dialling:
             proxies.works(proxy)
             self._done(response)
 
-    def _resolved(self, addresses: list[str]) -> None:
+    def _resolved(self, resolved: Resolved) -> None:
         around = self._visit.around
-        allowed = [address for address in addresses if around.permits(address, self._target.plan)]
+        if resolved.deaf:
+            seconds, reason = (0.0, "") if around.stopping() else (DEAF_SECONDS, resolved.detail)
+            self._visit.put_off(self._target, time.time() + seconds, reason)
+            return
+        if not resolved.addresses:
+            self._fail(Kind.DNS, resolved.detail)
+            return
+        allowed = [address for address in resolved.addresses if around.permits(address, self._target.plan)]
         if not allowed:
-            kind = Kind.BLOCKED_ADDRESS if addresses else Kind.DNS
-            self._fail(kind, f"{addresses[0]} is not a public address" if addresses else "no such name")
+            self._fail(Kind.BLOCKED_ADDRESS, f"{resolved.addresses[0]} is not a public address")
             return
         self._began = time.time()
         if len(allowed) > 1:

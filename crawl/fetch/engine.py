@@ -60,6 +60,7 @@ class Options:
     overrides: tuple[tuple[str, str], ...] = ()
     allow_networks: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
+    name_servers: tuple[str, ...] = ()
     ca_file: str = CA_FILE
     lease_ms: int = 60_000
     capacity: int = 1000
@@ -76,7 +77,7 @@ class Engine:
         self.loop = FetchLoop(self.guard, options.ca_file)
         if self.proxies:
             self.loop.allow_proxy()
-        self.resolver = Resolver(options.overrides, self.loop.submit)
+        self.resolver = Resolver(options.overrides, self.loop, options.name_servers)
         self.writer = Writer(Archive(options.data / "warc"), ArrivalLogs(options.data / "arrivals"), after_commit)
         # Names of hosts under visit that a domain block covers. The loop itself asks no database.
         self._blocked: set[str] = set()
@@ -135,8 +136,8 @@ class Engine:
             time.sleep(0.02)
         self.writer.ask(lambda: Worker.objects.filter(name=self.name).delete() and None)
         self.writer.close()
-        self.loop.close()
         self.resolver.close()
+        self.loop.close()
 
     # --- on the loop's thread: what visits need ------------------------------------------------------
 
@@ -175,7 +176,8 @@ class Engine:
         visit.begin()
 
     def _hurry(self) -> None:
-        """Ends the visits that only wait for their time."""
+        """Ends the visits that only wait, for their time or for an address."""
+        self.resolver.give_up()
         for visit in list(self._visits.values()):
             visit.hurry()
 
@@ -236,11 +238,17 @@ class Engine:
         leases = [visit.lease.token for visit in self._visits.values()]
         visiting = self.visiting
         names = [visit.lease.name for visit in self._visits.values()]
+        look_ups = self.resolver.look_ups.as_dict()
 
         def beat() -> None:
             Worker.objects.update_or_create(
                 name=self.name,
-                defaults={"seen_at": now_ms(), "capacity": self._room.capacity, "visiting": visiting},
+                defaults={
+                    "seen_at": now_ms(),
+                    "capacity": self._room.capacity,
+                    "visiting": visiting,
+                    "look_ups": look_ups,
+                },
             )
             self._blocked.update(in_force().blocked(names))
             idle = Campaign.objects.exclude(status=Campaign.Status.RUNNING)

@@ -211,6 +211,7 @@ class Worker(models.Model):
     seen_at = models.BigIntegerField(help_text="ms since 1970")
     capacity = models.PositiveIntegerField(help_text="hosts it can visit at once")
     visiting = models.PositiveIntegerField(default=0, help_text="hosts it is visiting")
+    look_ups = models.JSONField(default=dict, blank=True, help_text="of names, in numbers, since it was started")
 
     def __str__(self) -> str:
         return self.name

@@ -101,5 +101,5 @@ def visiting(data: Path, limits: Limits = SHORT) -> Iterator[VisitingEngine]:
     try:
         yield engine
     finally:
-        engine.loop.close()
         engine.resolver.close()
+        engine.loop.close()

@@ -182,6 +182,7 @@ class Crawl:
         self.resume = _resume_command(campaign)
         self.lock_is_there: Callable[[], bool] = bool
         self.lost_links = False
+        self.look_ups: dict[str, int | float] = {}
 
     def run(self) -> int:
         """Crawls until the end or an interruption."""
@@ -195,11 +196,11 @@ class Crawl:
             self.console.print(f"stored responses are lost: {damage}", style="yellow", highlight=False)
         if not self._start():
             return OK
+        fleet = LocalFleet(app)  # sets up Django once more, and with it the logs
         self.log = _log_to_file()
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
         engine(lambda: tasks.make_engine(**_engine_options(self.options)))
-        fleet = LocalFleet(app)
         fleet.start()
         tasks.trigger_merge()
         try:
@@ -281,12 +282,13 @@ class Crawl:
         running = running_engine()
         if running:
             running.stop()
+            self.look_ups = running.resolver.look_ups.as_dict()
         fleet.stop()
         close_engine()
         clean_up_after_a_kill()  # hosts that were claimed and whose message nobody took any more
 
     def _report(self) -> int:
-        told = summary(self.campaign)
+        told = summary(self.campaign, self.look_ups)
         if self.options["json"]:
             print(json.dumps(told.as_dict()))
         else:
