@@ -11,11 +11,12 @@ from crawl.parse.charset import for_parser
 from crawl.parse.html import is_html, parse_html, robots_header
 from crawl.plan import Plan
 from frontier.admission import Link
-from frontier.priority import by_depth
+from frontier.priority import LAST, by_depth
 from frontier.urls import URL, InvalidURL, canonicalise
 from trawl_project.version import AGENT
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
+MANY = 1_000  # links of one page
 
 
 @dataclass(slots=True)
@@ -52,7 +53,11 @@ def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
 
 
 def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[Link]:
-    """References as links of the campaign, each URL once; what is no URL or out of scope is left out."""
+    """References as links of the campaign, each URL once; what is no URL or out of scope is left out.
+
+    All are kept; those after the first MANY are taken last, so that a page of a hundred thousand links, which is more
+    often a trap than a table of contents, does not keep its host from every page that is further away.
+    """
     links: dict[str, Link] = {}
     level = by_depth(depth)
     verdict, rules = plan.scope.verdict, plan.rules
@@ -62,5 +67,5 @@ def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[
         except InvalidURL:
             continue
         if verdict(url, depth).allowed:
-            links.setdefault(url.canonical, Link(url, level, depth))
+            links.setdefault(url.canonical, Link(url, level if len(links) < MANY else LAST, depth))
     return list(links.values())
