@@ -9,12 +9,13 @@ import threading
 import time
 from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
+from django.db import OperationalError, transaction
 from rich.console import Console
 
 from crawl import campaigns, tasks
@@ -265,10 +266,13 @@ class Crawl:
                 if not self.lock_is_there():
                     display.say(f"trawl: the data directory {settings.DATA_DIR} was deleted; nothing can be stored")
                     os._exit(1)  # the writer would try for ever
-                Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
-                    busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
-                )
-                since = now
+                with suppress(
+                    OperationalError
+                ):  # a full disk, for one, is waited out; the next look tells the time then
+                    Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
+                        busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
+                    )
+                    since = now
                 standing_now = standing(self.campaign)
                 display.show(standing_now)
                 if standing_now.run.state != Run.State.RUNNING:
