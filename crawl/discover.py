@@ -17,17 +17,23 @@ from trawl_project.version import AGENT
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
 MANY = 1_000  # links of one page
+_ODD = {
+    "not-encoded": "the body is not so encoded; it was read as it came",
+    "truncated": "the body is damaged or ends early; it was read as far as it goes",
+    "unknown-encoding": "that is not known; the body was read as it came",
+}
 
 
 @dataclass(slots=True)
 class Discovery:
-    """What a body held. `error` where it could not be read in full."""
+    """What a body held. `error` where it could not be read in full; `note`: what was odd about it."""
 
     digest: str = ""
     title: str = ""
     noindex: bool = False
     links: list[Link] = field(default_factory=list)
     error: Kind | None = None
+    note: str = ""
 
 
 def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
@@ -37,6 +43,8 @@ def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
     found = Discovery(digest=f"xxh3:{xxhash.xxh3_128_hexdigest(decoded.body)}")
     if decoded.flag == "bomb":
         found.error = Kind.BOMB
+    elif decoded.flag:
+        found.note = f"Content-Encoding: {headers.get('content-encoding', '')[:40]}, but {_ODD[decoded.flag]}"
     content_type = headers.get("content-type")
     if not is_html(content_type, decoded.body[:1024]):
         return found

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crawl.fetch.errors import KEPT_KINDS, Kind
+from crawl.fetch.validators import etag, last_modified
 from crawl.pages import Key, Place, places
+from crawl.store.kept import Payload
+from crawl.store.records import digest_of
 from frontier.politeness import now_ms
 from frontier.sql import dialect
 from frontier.urls import to_reference
@@ -13,15 +16,17 @@ from frontier.urls import to_reference
 if TYPE_CHECKING:
     from crawl.record import Record
 
-CONTENT_TYPE_CHARS, ETAG_CHARS, DATE_CHARS, EXAMPLE_CHARS, DETAIL_CHARS = 80, 1000, 40, 500, 200
+CONTENT_TYPE_CHARS, EXAMPLE_CHARS, DETAIL_CHARS = 80, 500, 200
 
 
 class Stored(NamedTuple):
-    """Where a response lies: the WARC file's row id, the offset in it, and the payload digest."""
+    """Where a response lies: the WARC file's row id, the offset in it, the payload digest, and the record that holds
+    the payload, which is another one for a revisit."""
 
     warc: int
     offset: int
     digest: str
+    payload: Payload
 
 
 class RobotsRow(NamedTuple):
@@ -37,19 +42,28 @@ class RobotsRow(NamedTuple):
 _PAGE = (
     "id bigint, hash bigint, probe smallint, ref text, depth smallint, status smallint, error text, detail text,"
     " failures smallint, fetched_at bigint, due_at bigint, length integer, digest text, content_type text,"
-    " etag text, last_modified text, location text, title text, noindex boolean"
+    " payload_warc_id integer, payload_at bigint, etag text, last_modified text, location text, title text,"
+    " noindex boolean"
 )
 _NAMES = ", ".join(column.split()[0] for column in _PAGE.split(","))
-# A failed fetch and a 304 leave what is known of the content as it is.
 _STATE = (
-    "status = CASE WHEN excluded.status = 304 THEN crawl_page.status ELSE excluded.status END,"
-    " error = excluded.error, detail = excluded.detail, failures = excluded.failures, fetched_at = excluded.fetched_at,"
+    "status = excluded.status, error = excluded.error, failures = excluded.failures, fetched_at = excluded.fetched_at,"
     " due_at = excluded.due_at, queued = false"
 )
+# A failed fetch and a 304 leave what is known of the content as it is. A 304 may bring new validators (RFC 9111
+# section 3.2), and what was odd about the content still is.
+_LEFT = (
+    ", detail = CASE WHEN crawl_page.error = '' AND excluded.error = '' THEN crawl_page.detail"
+    " ELSE excluded.detail END,"
+    " etag = CASE WHEN excluded.etag = '' THEN crawl_page.etag ELSE excluded.etag END,"
+    " last_modified = CASE WHEN excluded.last_modified = '' THEN crawl_page.last_modified"
+    " ELSE excluded.last_modified END"
+)
 _CONTENT = (
-    ", changed_at = CASE WHEN crawl_page.digest = excluded.digest THEN crawl_page.changed_at"
+    ", detail = excluded.detail, changed_at = CASE WHEN crawl_page.digest = excluded.digest THEN crawl_page.changed_at"
     " ELSE excluded.changed_at END, length = excluded.length, digest = excluded.digest,"
-    " content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified,"
+    " content_type = excluded.content_type, payload_warc_id = excluded.payload_warc_id,"
+    " payload_at = excluded.payload_at, etag = excluded.etag, last_modified = excluded.last_modified,"
     " location = excluded.location, title = excluded.title, noindex = excluded.noindex"
 )
 _FETCH = (
@@ -79,7 +93,7 @@ def store(cursor: Any, records: Sequence["Record"], stored: dict[int, Stored]) -
             fetches.append(_fetch_row(record, place, archived))
     # Both were fetched in this batch: the content of the one, the later state of the other.
     _upsert(cursor, kept.values(), _STATE + _CONTENT)
-    _upsert(cursor, states.values(), _STATE)
+    _upsert(cursor, states.values(), _STATE + _LEFT)
     if fetches:
         sql = dialect("default")
         names = ", ".join(column.split()[0] for column in _FETCH.split(","))
@@ -105,28 +119,44 @@ def _page_row(record: "Record", place: Place, archived: Stored | None) -> list[A
     outcome, found = record.outcome, record.discovery
     target, response, error = outcome.target, outcome.response, outcome.error
     headers = response.headers if response else {}
-    failed = bool(error) or (response is not None and response.status >= 500)
+    status = response.status if response else 0
+    failed = bool(error) or status >= 500
+    # Only answers that may be renewed leave validators; what a 304 renews is such a one.
+    valid = not error and status in (200, 304)
+    digest, payload = _body_of(record, archived)
     return [
         place.id,
         target.key.rest,
         place.probe,
         to_reference(target.url.fetch, target.url.host),
         target.depth,
-        response.status if response else 0,
+        200 if status == 304 and not error else status,
         error or "",
-        _text(outcome.detail, DETAIL_CHARS) if error else "",
+        _text(outcome.detail if error else found.note, DETAIL_CHARS),
         (target.known.failures if target.known else 0) + 1 if failed else 0,
-        int((response.sent_at if response else 0) * 1000) or now_ms(),
+        (response.sent_ms if response else 0) or now_ms(),
         outcome.retry_at,
         len(response.body) if response else 0,
-        archived.digest if archived else found.digest,
+        digest,
         _text(headers.get("content-type", ""), CONTENT_TYPE_CHARS),
-        _text(headers.get("etag", ""), ETAG_CHARS),
-        _text(headers.get("last-modified", ""), DATE_CHARS),
+        payload.warc if payload else None,
+        payload.at if payload else None,
+        etag(headers.get("etag", "")) if valid else "",
+        last_modified(headers.get("last-modified", "")) if valid else "",
         _text(headers.get("location", ""), 8192),
         _text(found.title, 300),
         found.noindex,
     ]
+
+
+def _body_of(record: "Record", archived: Stored | None) -> tuple[str, Payload | None]:
+    """Digest of the body, and the record that holds it."""
+    if archived:
+        return archived.digest, archived.payload
+    known, response = record.outcome.target.known, record.outcome.response
+    if known and response and known.digest.startswith("sha1:") and digest_of(response.body) == known.digest:
+        return known.digest, known.payload  # kept by an earlier run, and still the same
+    return record.discovery.digest, None
 
 
 def _fetch_row(record: "Record", place: Place, archived: Stored | None) -> list[Any]:
@@ -135,7 +165,7 @@ def _fetch_row(record: "Record", place: Place, archived: Stored | None) -> list[
     return [
         place.id,
         outcome.target.plan.run,
-        int(response.sent_at * 1000),
+        response.sent_ms,
         response.status,
         outcome.error or "",
         max(0, int((response.ended_at - response.sent_at) * 1000)),

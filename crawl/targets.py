@@ -2,21 +2,37 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from django.db.models import F
 
 from crawl.fetch.engine import Engine
 from crawl.fetch.robots import Robots
 from crawl.fetch.target import Known, Target, origin_of
+from crawl.fetch.validators import etag, last_modified
 from crawl.fetch.visit import HostVisit
 from crawl.models import Page, RobotsFile, Run
 from crawl.pages import Key, key_of, places
 from crawl.plan import Plan
+from crawl.store.kept import Payload, kept_files
 from frontier.claim import QueuedVisit, Visit
 from frontier.models import PRIORITY_BITS, SEQUENCE_BITS
 from frontier.state import hash_seed
 from frontier.urls import URL, InvalidURL, canonicalise, from_reference, url_hash
 from trawl_project.version import AGENT
+
+
+class _Row(NamedTuple):
+    """What is read of a page's row."""
+
+    id: int
+    queued: bool
+    failures: int
+    etag: str
+    last_modified: str
+    digest: str
+    payload_warc_id: int | None
+    payload_at: int | None
 
 
 def build_visits(opened: Iterable[Visit], plans: Mapping[int, Plan], engine: Engine) -> list[HostVisit]:
@@ -49,10 +65,23 @@ def _tell_known(targets: list[Target]) -> None:
     there: dict[int, Key] = {place.id: key for key, place in places(t.key for t in targets).items() if place.exists}
     if not there:
         return
-    fields = ("id", "queued", "failures", "etag", "last_modified", "digest", "fetched_at")
-    known = {there[row[0]]: Known(*row) for row in Page.objects.filter(id__in=list(there)).values_list(*fields)}
+    rows = Page.objects.filter(id__in=list(there)).values_list(*_Row._fields)
+    pages = {there[row[0]]: _Row(*row) for row in rows}
+    kept = kept_files.there(page.payload_warc_id for page in pages.values() if page.payload_warc_id is not None)
     for target in targets:
-        target.known = known.get(target.key)
+        if target.key in pages:
+            target.known = _known(pages[target.key], target.plan, kept)
+
+
+def _known(page: _Row, plan: Plan, kept: set[int]) -> Known:
+    """A body that is not kept, though the campaign keeps bodies, is not asked for by conditions: it would never come
+    again."""
+    known = Known(page.id, page.queued, page.failures, digest=page.digest)
+    if page.payload_warc_id in kept and page.payload_warc_id is not None and page.payload_at is not None:
+        known.payload = Payload(page.payload_warc_id, page.payload_at)
+    if known.payload if plan.warc else page.digest:
+        known.etag, known.last_modified = etag(page.etag), last_modified(page.last_modified)
+    return known
 
 
 def _tell_robots(visits: list[HostVisit], engine: Engine) -> None:

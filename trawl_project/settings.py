@@ -147,6 +147,9 @@ BROKER_URL = env.str("BROKER_URL", default="memory://")
 LEASE_SECONDS = env.int("TRAWL_LEASE_SECONDS", default=60)
 # Fetch queues that hosts are spread over; one host always goes to the same queue.
 FETCH_QUEUES = env.int("TRAWL_FETCH_QUEUES", default=1)
+if FETCH_QUEUES < 1:
+    print(f"trawl: TRAWL_FETCH_QUEUES: there must be at least one fetch queue, not {FETCH_QUEUES}", file=sys.stderr)
+    sys.exit(2)
 # Host visits that one worker process holds at once.
 VISITS_PER_WORKER = env.int("TRAWL_VISITS_PER_WORKER", default=1000)
 

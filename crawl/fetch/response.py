@@ -74,6 +74,11 @@ class Response:
             self.error, self.detail = None, ""
 
     @property
+    def sent_ms(self) -> int:
+        """`sent_at` in ms since 1970: what rows and WARC records date the fetch by."""
+        return int(self.sent_at * 1000)
+
+    @property
     def http_version(self) -> str:
         """ "1.0", "1.1" or "2", as the answer says it; empty without an answer."""
         name, _, version = (

@@ -8,6 +8,7 @@ from crawl.fetch.request_headers import merged
 from crawl.fetch.response import Response
 from crawl.pages import Key
 from crawl.plan import Plan
+from crawl.store.kept import Payload
 from frontier.urls import URL
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -15,7 +16,8 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 @dataclass(slots=True)
 class Known:
-    """What earlier fetches of a page left behind."""
+    """What earlier fetches of a page left behind. Validators are those that may be sent: valid, of a body that is
+    kept."""
 
     id: int
     queued: bool
@@ -23,7 +25,7 @@ class Known:
     etag: str = ""
     last_modified: str = ""
     digest: str = ""
-    fetched_at: int = 0
+    payload: Payload | None = None  # where the body is kept, if it still is
 
 
 @dataclass(slots=True)
@@ -83,9 +85,10 @@ def headers_for(target: Target) -> list[str]:
         headers.append(line)
     if target.cookie:
         headers.append(f"Cookie: {target.cookie}")
+    # Both, where both are known (RFC 9110 section 13.1.3): who does not understand the first heeds the second.
     if target.known and target.known.etag:
         headers.append(f"If-None-Match: {target.known.etag}")
-    elif target.known and target.known.last_modified:
+    if target.known and target.known.last_modified:
         headers.append(f"If-Modified-Since: {target.known.last_modified}")
     return headers
 

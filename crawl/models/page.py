@@ -14,6 +14,9 @@ class Page(models.Model):
     So a page is found by its URL without an index of its own, and the pages of a host lie together.
     Where two URLs of a queue share those 32 bits, the later one has moved on by `probe` places; the
     other 64 bits of the hash (`hash`, as a signed number) tell them apart.
+
+    Where a body was not sent or not stored again, the WARC record that holds it is an older one: `payload_at` is
+    the time of its Fetch, whose row has the offset.
     """
 
     hash = models.BigIntegerField()
@@ -22,7 +25,7 @@ class Page(models.Model):
     depth = models.SmallIntegerField()
     status = models.SmallIntegerField(default=0, help_text="HTTP status of the last fetch; 0: no answer")
     error = models.CharField(max_length=24, default="", blank=True, help_text="kind of failure, see docs/errors.md")
-    detail = models.TextField(default="", blank=True, help_text="what was wrong the last time")
+    detail = models.TextField(default="", blank=True, help_text="what was wrong or odd the last time")
     failures = models.SmallIntegerField(default=0, help_text="failed fetches in a row")
     fetched_at = models.BigIntegerField(help_text="ms since 1970")
     changed_at = models.BigIntegerField(help_text="ms since 1970, when the body last was a new one")
@@ -31,6 +34,10 @@ class Page(models.Model):
     length = models.IntegerField(default=0, help_text="body bytes as received")
     digest = models.CharField(max_length=40, default="", blank=True)
     content_type = models.CharField(max_length=80, default="", blank=True)
+    payload_warc_id = models.IntegerField(null=True, blank=True, help_text="WARC file that holds the body")
+    payload_at = models.BigIntegerField(
+        null=True, blank=True, help_text="ms since 1970, WARC-Date of the record that holds the body"
+    )
     etag = models.TextField(default="", blank=True)
     last_modified = models.CharField(max_length=40, default="", blank=True)
     location = models.TextField(default="", blank=True, help_text="where a redirect leads")

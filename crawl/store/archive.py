@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crawl.fetch.target import Outcome
 from crawl.models import Campaign, WarcFile
 from crawl.rows import Stored
-from crawl.store.records import Exchange
+from crawl.store.kept import Payload, kept_files
+from crawl.store.records import Exchange, digest_of
 from crawl.store.warc import WarcWriter, repair
 from trawl_project.version import AGENT, VERSION
 
@@ -39,14 +41,7 @@ class Archive:
             writer = used[plan.campaign] = self._writer(plan.campaign)
             if place in stored:
                 continue
-            exchange = _exchange(record)
-            known = record.outcome.target.known
-            if response.status == 304 and known and known.digest.startswith("sha1:"):
-                when = datetime.fromtimestamp(known.fetched_at / 1000, UTC)
-                where = writer.write_revisit(exchange, known.digest, exchange.url, when)
-            else:
-                where = writer.write(exchange)
-            stored[place] = Stored(self._id(where.file, plan.campaign), where.offset, where.digest)
+            stored[place] = self._write(writer, record)
         for campaign, writer in used.items():
             try:
                 grown = writer.flush(sync=True)
@@ -58,6 +53,17 @@ class Archive:
                 raise
             for name, size in grown.items():
                 self._grown[name] = (size, str(self._folder(campaign)))
+
+    def _write(self, writer: WarcWriter, record: "Record") -> Stored:
+        outcome = record.outcome
+        assert outcome.response is not None
+        exchange, known, payload = _exchange(record), outcome.target.known, kept_payload(outcome)
+        if known and payload:
+            where = writer.write_revisit(exchange, known.digest, exchange.url, _moment(payload.at))
+        else:
+            where = writer.write(exchange)
+        warc = self._id(where.file, outcome.target.plan.campaign)
+        return Stored(warc, where.offset, where.digest, payload or Payload(warc, outcome.response.sent_ms))
 
     def _writer(self, campaign: int) -> WarcWriter:
         writer = self._writers.get(campaign)
@@ -94,19 +100,38 @@ class Archive:
         self._writers.clear()
 
 
+def kept_payload(outcome: Outcome) -> Payload | None:
+    """The record that holds the body of an answer already: of a 304, and of a page that came again as it was."""
+    known, response = outcome.target.known, outcome.response
+    if outcome.error or response is None or known is None or known.payload is None:
+        return None
+    is_same = response.status == 304 or (
+        response.status == 200 and bool(response.body) and digest_of(response.body) == known.digest
+    )
+    return known.payload if is_same and kept_files.there([known.payload.warc]) else None
+
+
+def _moment(ms: int) -> datetime:
+    """WARC-Date of a fetch; a revisit record must name that of its original to the millisecond."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
 def _exchange(record: "Record") -> Exchange:
     outcome, response = record.outcome, record.outcome.response
     assert response is not None
     took = int((response.ended_at - response.sent_at) * 1000)
+    metadata = {"fetchTimeMs": str(took), "depth": str(outcome.target.depth)}
+    if record.discovery.note:
+        metadata["note"] = record.discovery.note
     return Exchange(
         url=response.url,
-        started_at=datetime.fromtimestamp(response.started_at, UTC),
+        started_at=_moment(response.sent_ms),
         address=response.address or None,
         request=outcome.request_head,
         status_line_and_headers=response.head,
         body=response.body,
         truncated=response.truncated,
-        metadata={"fetchTimeMs": str(took), "depth": str(outcome.target.depth)},
+        metadata=metadata,
     )
 
 

@@ -34,6 +34,14 @@ def test_a_malformed_database_url_is_told_in_one_line(tmp_path: Path, url: str, 
     assert ran.err == f"trawl: DATABASE_URL: {reason}{SUPPORTED}"
 
 
+def test_no_fetch_queue_at_all_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Installation(tmp_path / "data")
+    monkeypatch.setattr(Installation, "environment", {**one.environment, "TRAWL_FETCH_QUEUES": "0"})
+    ran = one.run("block", "list")
+    assert ran.code == 2
+    assert ran.err == "trawl: TRAWL_FETCH_QUEUES: there must be at least one fetch queue, not 0\n"
+
+
 @pytest.mark.parametrize("url", ["", " "])
 @pytest.mark.parametrize("folder", ["data", "with?question #mark%41"])
 def test_an_empty_database_url_is_the_default(

@@ -1,10 +1,14 @@
 """Installations for the tests of snapshots."""
 
+import fcntl
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.crawl.installation import NO_SERVER, SERVER, Installation, database
 from tests.rig import ROOT
@@ -68,3 +72,15 @@ def web(tmp_path: Path) -> Iterator[Site]:
         (folder / f"{number}.html").write_text(f"<title>{number}</title>{links}" + "text " * 200)
     with serve(folder, latency=0.005) as site:
         yield site
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    """The URL of an empty Redis database, which nobody else uses: tests may run side by side."""
+    url = os.environ.get("TRAWL_TEST_REDIS_URL", "")
+    if not url:
+        pytest.skip("set TRAWL_TEST_REDIS_URL")
+    with open(f"{tempfile.gettempdir()}/trawl-test-redis.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        redis.Redis.from_url(url).flushdb()
+        yield url

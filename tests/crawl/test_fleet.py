@@ -13,18 +13,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-import redis
 
 from tests.crawl.running import environment
 from tests.rig import ROOT, Rig, needs_rig, serve_rig
 
 DATABASE = os.environ.get("TRAWL_TEST_DATABASE_URL", "")
-REDIS = os.environ.get("TRAWL_TEST_REDIS_URL", "")
 
-needs_services = pytest.mark.skipif(
-    not (DATABASE and REDIS),
-    reason="set TRAWL_TEST_DATABASE_URL and TRAWL_TEST_REDIS_URL",
-)
+needs_postgresql = pytest.mark.skipif(not DATABASE, reason="set TRAWL_TEST_DATABASE_URL")
 
 START = """
 import sys
@@ -37,18 +32,17 @@ campaigns.start(campaign)
 
 
 @pytest.fixture
-def fleet_environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+def fleet_environment(tmp_path: Path, broker: str) -> Iterator[dict[str, str]]:
     """A new PostgreSQL database and an empty Redis database."""
     name = f"trawl_fleet_{os.getpid()}"
     with psycopg.connect(DATABASE, autocommit=True) as server:
         server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
         server.execute(f"CREATE DATABASE {name}".encode())
-        redis.Redis.from_url(REDIS).flushdb()
         parts = urlsplit(DATABASE)
         yield {
             **environment(),
             "DATABASE_URL": urlunsplit(parts._replace(path=f"/{name}")),
-            "BROKER_URL": REDIS,
+            "BROKER_URL": broker,
             "TRAWL_DATA": str(tmp_path / "data"),
             "TRAWL_RESOLVE": "*.test=127.0.0.1",
             "TRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
@@ -108,7 +102,7 @@ def crawled(tmp_path: Path, fleet_environment: dict[str, str]) -> Iterator[Rig]:
 
 
 @needs_rig
-@needs_services
+@needs_postgresql
 def test_two_workers_fetch_every_page_once(crawled: Rig) -> None:
     verdict = crawled.judge()
     assert verdict["coverage"] == 1.0

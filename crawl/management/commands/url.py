@@ -142,7 +142,7 @@ def as_json(found: Found, names: Names | None) -> dict[str, Any]:
         "asked_for_as": found.fetch,
         "inbox": found.inbox and {**found.inbox._asdict(), "received_at": iso(found.inbox.received_at)},
         "waiting": found.waiting and {**found.waiting._asdict(), "of": found.queue and in_queue(found.queue).urls},
-        "page": found.page and _page_json(found.page),
+        "page": found.page and _page_json(found.page, names),
         "history": [_fetch_json(row, names) for row in found.history] if names else [],
         "blocked": found.blocked,
         "host_state": found.host
@@ -170,10 +170,19 @@ def _robots_json(found: Found) -> dict[str, Any] | None:
     }
 
 
-def _page_json(page: Page) -> dict[str, Any]:
+def _page_json(page: Page, names: Names | None) -> dict[str, Any]:
     plain = ("depth", "status", "error", "detail", "failures", "length", "digest", "content_type", "location")
     times = ("fetched_at", "changed_at", "due_at")
-    return {**_fields(page, (*plain, "title", "noindex")), **{name: iso(getattr(page, name)) for name in times}}
+    told = {**_fields(page, (*plain, "title", "noindex")), **{name: iso(getattr(page, name)) for name in times}}
+    return {**told, "kept": _kept_json(page, names)} if names else told
+
+
+def _kept_json(page: Page, names: Names) -> dict[str, Any] | None:
+    """The WARC record with the body: an older one where it was not sent or not stored again."""
+    if page.payload_at is None:
+        return None
+    row = Fetch.objects.filter(page=page, at=page.payload_at, warc_id=page.payload_warc_id).first()
+    return {"warc": names.warc(row.warc_id), "offset": row.warc_offset, "at": iso(row.at)} if row else None
 
 
 def _fetch_json(row: Fetch, names: Names) -> dict[str, Any]:
@@ -281,9 +290,11 @@ def _page(page: dict[str, Any]) -> list[tuple[str, str]]:
     has_content = page["status"] or page["digest"]
     told = {
         "failed": _failed(page),
+        "note": "" if page["error"] else page["detail"],
         "title": page["title"],
         "content": f"{page['length']:,} bytes {page['content_type']}".rstrip() if has_content else "",
         "digest": page["digest"],
+        "kept": "{warc} at {offset}, from {at}".format(**page["kept"]) if page["kept"] else "",
         "location": page["location"],
         "changed": page["changed_at"] if has_content else "",
         "due again": page["due_at"],
