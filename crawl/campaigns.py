@@ -20,7 +20,7 @@ from frontier.claim import wake
 from frontier.fill import refill
 from frontier.models import Queue
 from frontier.politeness import now_ms
-from frontier.priority import RETRY, by_weight
+from frontier.priority import by_depth, by_weight
 from frontier.router import inbox_alias
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 from trawl_project.errors import parsed
@@ -190,7 +190,7 @@ def feed_due() -> int:
             .values_list("id", flat=True)
         )
         rows = [row for row in rows if row[0] in mine]
-        refill([(page >> 32, RETRY, depth, ref) for page, depth, ref in rows])
+        refill([(page >> 32, by_depth(depth), depth, ref) for page, depth, ref in rows])
         Page.objects.filter(id__in=mine).update(queued=True, due_at=None)
     return len(rows)
 

@@ -83,6 +83,7 @@ class LocalFleet:
             broker_transport_options={"polling_interval": 0.02},
             worker_enable_remote_control=False,
         )
+        self._app = app
         self._worker: Any = app.WorkController(
             hostname=f"local@{socket.gethostname()}",
             loglevel="WARNING",
@@ -100,7 +101,10 @@ class LocalFleet:
 
     def stop(self) -> None:
         """Stops both; tasks under way end first."""
-        self._beat.stop()
+        # The beat sleeps for up to a second between two ticks and is not waited for: nobody takes what it still sends.
+        self._beat.service.stop(wait=False)
         state.should_stop = 0
+        for _ in range(2):  # the worker listens for 2 s at a time, and once more after it was told to stop
+            self._app.send_task("crawl.tasks.merge", expires=5)
         self._thread.join(30)
         state.should_stop = None

@@ -1,6 +1,6 @@
 """The levels in which the URLs of a host are taken: the lowest number first, by discovery within one."""
 
-SEED, REDIRECT, RETRY = 0, 1, 2
+SEED, REDIRECT = 0, 1
 # An entry of a sitemap: one that its site marks as important (a priority of 0.8 or more), or any other.
 SITEMAP_FIRST, SITEMAP = 3, 4
 POPULAR = 5
@@ -20,5 +20,9 @@ def by_weight(weight: int) -> int:
 
 
 def by_depth(depth: int) -> int:
-    """The level of a link found `depth` links (at least 1) from a seed."""
+    """The level of a link found `depth` links from a seed, and of a page that is asked for again.
+
+    Such a page comes after those of its depth that wait. Before them it would keep a host that has a few bad pages from
+    showing that it has good ones too, until it is parked.
+    """
     return min(_LINK + depth, LAST)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_FAILED_FIRST_VISITS = 3
 MAX_FAILED_VISITS = 6
 MAX_BUSY_VISITS = 10  # the same for 429 and 503, which are answers
-BUSY_PER_URL = 3  # 429 and 503 in a row for one URL before another URL of the host is tried
+BUSY_PER_URL = 3  # 429 and 503 in a row before other URLs of the host are tried, one after another
 # URLs in a row that were asked for in vain, each for seconds or a minute, before the host is left alone for a while.
 MAX_SILENT = 2
 RETRY_FIRST_MS = 5_000
@@ -70,15 +70,15 @@ def _goes_on_elsewhere(visit: "HostVisit", target: Target, response: Response, k
 def busy(visit: "HostVisit", target: Target, response: Response) -> None:
     """The host asks for a pause (429, 503), and gets it as a whole.
 
-    A URL that meets this BUSY_PER_URL times in a row is set aside, since it may be the only one: the
-    next visit begins with another.
+    A URL that meets this BUSY_PER_URL times in a row is set aside, since it may be the only one: the next visit
+    begins with another, and so on while they meet the same.
     """
     visit.failures += 1
     parked = visit.failures >= MAX_BUSY_VISITS
     wish = asked(response)
     reason = f"HTTP {response.status}" + (f", {wish.text}" if wish.ms else "")
     outcome = None
-    if parked or visit.failures % BUSY_PER_URL == 0:
+    if parked or visit.failures >= BUSY_PER_URL:
         outcome = Outcome(target, response, Kind.OVERLOADED, reason)
         retry_later(outcome)
     park = park_ms(visit.failures - MAX_BUSY_VISITS) if parked else 0

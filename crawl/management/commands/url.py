@@ -16,7 +16,7 @@ from crawl.scope import InvalidScope
 from frontier.counts import Count, in_queue
 from frontier.models import Host
 from frontier.politeness import now_ms
-from frontier.priority import HELD, POPULAR, REDIRECT, RETRY, SEED, SITEMAP, SITEMAP_FIRST
+from frontier.priority import HELD, POPULAR, REDIRECT, SEED, SITEMAP, SITEMAP_FIRST
 from frontier.schedule import Slot
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
 from trawl_project.databases import prepare_databases
@@ -35,7 +35,6 @@ COLUMNS = ("canonical", "fetch", "host")
 LEVEL_NAMES = {
     SEED: "seed",
     REDIRECT: "redirect",
-    RETRY: "again",
     SITEMAP_FIRST: "sitemap, important",
     SITEMAP: "sitemap",
     POPULAR: "many links to it",
