@@ -27,7 +27,7 @@ def plot(told: dict[str, Any], file: Path) -> None:
         edges = [0.0, *(window["to"] for window in design["windows"])]
         rates = [window["offered_per_s"] for window in design["windows"]]
         axes.stairs(rates, edges, color=colour, linewidth=2, baseline=None)
-    _frame(axes)
+    frame(axes)
     axes.set_xlim(0, told["urls"])
     _name_lines(axes, [(design["windows"][-1]["offered_per_s"], name, colour) for (name, design), colour in shown])
     axes.set_title("Links offered a second", loc="left", color=INK, fontsize=15, fontweight="bold", pad=26)
@@ -47,7 +47,8 @@ def _name_lines(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
         lowest = at + NAME_HEIGHT
 
 
-def _frame(axes: Axes) -> None:
+def frame(axes: Axes) -> None:
+    """Axes in the manner of all pictures here: from zero, faint lines, no box."""
     axes.set_ylim(bottom=0)
     for formatted in (axes.xaxis, axes.yaxis):
         formatted.set_major_formatter(EngFormatter(sep="", places=None))
