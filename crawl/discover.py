@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from crawl.fetch.decode import decode_body
+from crawl.fetch.decode import Decoded, decode_body
 from crawl.fetch.errors import Kind
 from crawl.fetch.response import Response
 from crawl.parse.charset import for_parser
-from crawl.parse.html import is_html, parse_html, robots_header
+from crawl.parse.html import Parsed, is_html, parse_html, robots_header
 from crawl.plan import Plan
 from frontier.admission import Link
 from frontier.priority import LAST, by_depth
@@ -36,22 +36,43 @@ class Discovery:
     note: str = ""
 
 
-def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
-    """Reads a 2xx answer: decodes it, finds its links, keeps those in scope. `depth` is the page's own."""
+@dataclass(slots=True)
+class Reading:
+    """What the body of an answer says. `page`: None for what is no HTML; `header`: what X-Robots-Tag says of
+    (noindex, nofollow)."""
+
+    decoded: Decoded
+    page: Parsed | None = None
+    encoding: str = ""
+    header: tuple[bool, bool] = (False, False)
+
+
+def read(response: Response, url: URL) -> Reading:
+    """Decodes the body of an answer and parses it if it is HTML."""
     headers = response.headers
     decoded = decode_body(response.body, headers.get("content-encoding"), MAX_DECODED_BYTES)
+    content_type = headers.get("content-type")
+    if not is_html(content_type, decoded.body[:1024]):
+        return Reading(decoded)
+    content, encoding = for_parser(decoded.body, content_type)
+    tag = headers.get("x-robots-tag")
+    header = robots_header([tag], AGENT) if tag else (False, False)
+    return Reading(decoded, parse_html(content, url.fetch, AGENT), encoding, header)
+
+
+def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
+    """Reads a 2xx answer: decodes it, finds its links, keeps those in scope. `depth` is the page's own."""
+    reading = read(response, url)
+    decoded, page = reading.decoded, reading.page
     found = Discovery(digest=f"xxh3:{xxhash.xxh3_128_hexdigest(decoded.body)}")
     if decoded.flag == "bomb":
         found.error = Kind.BOMB
     elif decoded.flag:
-        found.note = f"Content-Encoding: {headers.get('content-encoding', '')[:40]}, but {_ODD[decoded.flag]}"
-    content_type = headers.get("content-type")
-    if not is_html(content_type, decoded.body[:1024]):
+        encoding = response.headers.get("content-encoding", "")[:40]
+        found.note = f"Content-Encoding: {encoding}, but {_ODD[decoded.flag]}"
+    if page is None:
         return found
-    content, _ = for_parser(decoded.body, content_type)
-    page = parse_html(content, url.fetch, AGENT)
-    tag = headers.get("x-robots-tag")
-    noindex, nofollow = robots_header([tag], AGENT) if tag else (False, False)
+    noindex, nofollow = reading.header
     found.title = page.title or ""
     found.noindex = page.noindex or noindex
     if not (page.nofollow or nofollow):

@@ -62,10 +62,16 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         [pattern for action, pattern in patterns if action == "exclude"],
         campaign.max_depth,
     )
+    credentials = {one.origin: basic(one.user, one.password) for one in campaign.credentials.all()}
+    return plan_of(campaign, run.pk, rules, scope, credentials)
+
+
+def plan_of(campaign: Campaign, run: int, rules: Rules, scope: Scope, credentials: Mapping[str, str]) -> Plan:
+    """The plan that follows from a campaign's own row, which need not be stored, and what is kept beside it."""
     contact = campaign.contact or settings.CONTACT
     return Plan(
-        campaign=campaign.pk,
-        run=run.pk,
+        campaign=campaign.pk or 0,
+        run=run,
         rules=rules,
         scope=scope,
         delay_ms=campaign.delay_ms,
@@ -77,7 +83,7 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         only_loopback=not contact,
         warc=campaign.store_warc,
         headers=parse_headers(campaign.headers),
-        credentials={one.origin: basic(one.user, one.password) for one in campaign.credentials.all()},
+        credentials=credentials,
         cookies=campaign.cookies,
         arrival_log=folder_name(run) if campaign.arrival_log and run.pk else "",
     )

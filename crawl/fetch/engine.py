@@ -21,7 +21,7 @@ from crawl.fetch.proxies import Proxies
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.robots import Robots
 from crawl.fetch.robots_cache import RobotsCache
-from crawl.fetch.robots_fetch import RobotsFetcher
+from crawl.fetch.robots_fetch import Neighbours, RobotsFetcher
 from crawl.fetch.room import Room, allow_many_files
 from crawl.fetch.target import Outcome, Target
 from crawl.fetch.visit import HostVisit
@@ -74,16 +74,18 @@ class Engine:
         self.proxies = Proxies(options.proxies)
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.guard = Guard(options.allow_networks)
-        self.loop = FetchLoop(self.guard, options.ca_file)
+        self.loop = self._make_loop()
         if self.proxies:
             self.loop.allow_proxy()
-        self.resolver = Resolver(options.overrides, self.loop, options.name_servers)
-        self.writer = Writer(Archive(options.data / "warc"), ArrivalLogs(options.data / "arrivals"), after_commit)
+        self.resolver = self._make_resolver()
+        self.writer = self._make_writer(after_commit)
         # Names of hosts under visit that a domain block covers. The loop itself asks no database.
         self._blocked: set[str] = set()
         self._halted: set[int] = set()
         self.robots_cache = RobotsCache()
-        self._robots_fetcher = RobotsFetcher(self.loop, self.writer, self.robots_cache, self.stopping)
+        self._robots_fetcher = RobotsFetcher(
+            self.loop, self.writer, self.robots_cache, self.stopping, self._make_neighbours()
+        )
         self._room = Room(options.capacity)
         self._after_commit = after_commit
         self._visits: dict[int, HostVisit] = {}
@@ -94,6 +96,21 @@ class Engine:
         self.cookies = CookieJars()
         self.bad_addresses = BadAddresses()
         self._workers = 1  # that are alive, this one included
+
+    # --- parts; an engine for another purpose has others (crawl/fetch/single.py) --------------------
+
+    def _make_loop(self) -> FetchLoop:
+        return FetchLoop(self.guard, self.options.ca_file)
+
+    def _make_resolver(self) -> Resolver:
+        return Resolver(self.options.overrides, self.loop, self.options.name_servers)
+
+    def _make_writer(self, after_commit: Callable[[int, int], None]) -> Writer:
+        data = self.options.data
+        return Writer(Archive(data / "warc"), ArrivalLogs(data / "arrivals"), after_commit)
+
+    def _make_neighbours(self) -> Neighbours:
+        return Neighbours()
 
     # --- called from any thread --------------------------------------------------------------------
 

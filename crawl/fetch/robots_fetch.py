@@ -47,14 +47,42 @@ ELSEWHERE_SECONDS = 10.0
 DATABASE_MS = 5_000
 
 
+class Neighbours:
+    """The hosts that the robots.txt of others lie on, as the frontier knows them. Asks the database."""
+
+    def is_blocked(self, host: str) -> bool:
+        """Whether a domain block covers a host."""
+        return bool(in_force().blocked([host]))
+
+    def stored(self, origin: str) -> RobotsFile | None:
+        """The robots.txt of an origin that was fetched for its own sake and still holds."""
+        return RobotsFile.objects.filter(origin=origin, expires_at__gt=now_ms()).first()
+
+    def book(self, host: str, gap_ms: int) -> int | None:
+        """Takes the next request to a host (frontier/booking.py)."""
+        return book(host, gap_ms)
+
+    def end_booking(self, host: str, until: int) -> None:
+        """The request that was booked has arrived."""
+        end_booking(host, until)
+
+
 class RobotsFetcher:
     """Fetches robots.txt files for visits. Its methods are called on the loop's thread."""
 
-    def __init__(self, loop: FetchLoop, writer: Writer, cache: RobotsCache, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        loop: FetchLoop,
+        writer: Writer,
+        cache: RobotsCache,
+        stopping: Callable[[], bool],
+        neighbours: Neighbours,
+    ) -> None:
         self.loop = loop
         self.writer = writer
         self.cache = cache
         self.stopping = stopping
+        self.neighbours = neighbours
         # Hosts that the frontier does not know and that the robots.txt of others lie on.
         self.strangers = AddressClocks()
         self.workers = 1  # that are alive: their clocks do not know of each other, so each takes its share
@@ -102,7 +130,7 @@ class _RobotsFetch:
         if self.foreign and self.booked:
             wish = asked(response) if response.status == 429 or response.status >= 500 else NOTHING
             host, until = self.foreign, max(int(response.arrived_at * 1000) + gap_ms, now_ms() + wish.ms)
-            self.around.writer.ask(lambda: end_booking(host, until))
+            self.around.writer.ask(lambda: self.around.neighbours.end_booking(host, until))
         location = response.headers.get("location", "").strip()
         if response.status in (301, 302, 303, 307, 308) and location and hops < MAX_REDIRECTS:
             try:
@@ -128,20 +156,19 @@ class _RobotsFetch:
         origin = origin_of(url.fetch)
         rules = self.around.cache.get(origin)
         gap_ms = max(self.target.plan.delay_ms, crawl_delay_ms(rules.crawl_delay if rules else None))
-        submit = self.around.loop.submit
+        submit, neighbours = self.around.loop.submit, self.around.neighbours
 
         def look() -> None:
             try:
-                if in_force().blocked([url.host]):
+                if neighbours.is_blocked(url.host):
                     submit(lambda: self._fail(f"robots.txt is on {url.host}, which is blocked"))
                     return
-                stored = RobotsFile.objects.filter(origin=origin, expires_at__gt=now_ms())
-                row = stored.first() if url.fetch == f"{origin}/robots.txt" else None
+                row = neighbours.stored(origin) if url.fetch == f"{origin}/robots.txt" else None
                 if row:
                     status, body, expires = row.status, bytes(row.body), row.expires_at
                     submit(lambda: self._take(status, body, expires / 1000))
                     return
-                at = book(url.host, FLIGHT_MS + gap_ms)
+                at = neighbours.book(url.host, FLIGHT_MS + gap_ms)
             except (DatabaseError, OSError) as error:
                 log.warning("the database did not answer: %s", error)
                 at = now_ms() + DATABASE_MS

@@ -3,9 +3,12 @@
 import codecs
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from w3lib.encoding import read_bom, resolve_encoding, to_unicode
 
+# What decides the encoding of a page.
+BOM, HEADER, DECLARATION, NOBODY = "byte order mark", "Content-Type", "meta or XML declaration", "guess"
 PRESCAN_BYTES = 4096  # browsers look at 1024; a long head with the meta behind it is common
 
 # Labels of the WHATWG Encoding Standard that Python's codecs do not know or read more narrowly, by the
@@ -75,16 +78,35 @@ _ATTRIBUTE = re.compile(rb"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)|'([^']*)|([^\s\"'>
 _CONTENT_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
 
 
+class Named(NamedTuple):
+    """The encoding that a page is said to have, by whom, and the length of the byte order mark that says it."""
+
+    name: str | None
+    by: str  # one of BOM, HEADER, DECLARATION, NOBODY
+    bom_bytes: int = 0
+
+
+def named(body: bytes, content_type: str | None) -> Named:
+    """What names the encoding of a page; NOBODY: it has to be guessed."""
+    name, bom = read_bom(body)
+    if name is not None and bom is not None:
+        return Named(name, BOM, len(bom))
+    name = _header_encoding(body, content_type)
+    if name is not None:
+        return Named(name, HEADER)
+    name = _declared_encoding(body[:PRESCAN_BYTES])
+    return Named(name, DECLARATION if name else NOBODY)
+
+
 def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
     """(text, name of the encoding used). Never raises: bytes that fit nothing become U+FFFD.
 
     In this order: byte order mark, charset of the Content-Type header, meta or XML declaration in the first
     PRESCAN_BYTES, UTF-8 when the bytes are valid UTF-8, windows-1252.
     """
-    name, bom = read_bom(body)
-    if name is not None and bom is not None:
-        return to_unicode(body[len(bom) :], name), name
-    name = _header_encoding(body, content_type) or _declared_encoding(body[:PRESCAN_BYTES])
+    name, _, bom_bytes = named(body, content_type)
+    if bom_bytes and name:
+        return to_unicode(body[bom_bytes:], name), name
     if name is None:
         try:
             return body.decode("utf-8"), "utf-8"

@@ -35,8 +35,8 @@ class Archive:
         """
         used: dict[int, WarcWriter] = {}
         for place, record in enumerate(records):
-            plan, response = record.outcome.target.plan, record.outcome.response
-            if not plan.warc or response is None or not response.lines:
+            plan = record.outcome.target.plan
+            if not is_kept(record):
                 continue
             writer = used[plan.campaign] = self._writer(plan.campaign)
             if place in stored:
@@ -57,9 +57,9 @@ class Archive:
     def _write(self, writer: WarcWriter, record: "Record") -> Stored:
         outcome = record.outcome
         assert outcome.response is not None
-        exchange, known, payload = _exchange(record), outcome.target.known, kept_payload(outcome)
+        exchange, known, payload = exchange_of(record), outcome.target.known, kept_payload(outcome)
         if known and payload:
-            where = writer.write_revisit(exchange, known.digest, exchange.url, _moment(payload.at))
+            where = writer.write_revisit(exchange, known.digest, exchange.url, moment(payload.at))
         else:
             where = writer.write(exchange)
         warc = self._id(where.file, outcome.target.plan.campaign)
@@ -111,12 +111,19 @@ def kept_payload(outcome: Outcome) -> Payload | None:
     return known.payload if is_same and kept_files.there([known.payload.warc]) else None
 
 
-def _moment(ms: int) -> datetime:
+def moment(ms: int) -> datetime:
     """WARC-Date of a fetch; a revisit record must name that of its original to the millisecond."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def _exchange(record: "Record") -> Exchange:
+def is_kept(record: "Record") -> bool:
+    """Whether an answer goes into a WARC file."""
+    response = record.outcome.response
+    return record.outcome.target.plan.warc and response is not None and bool(response.lines)
+
+
+def exchange_of(record: "Record") -> Exchange:
+    """The request and response of a record, as they go into a WARC file."""
     outcome, response = record.outcome, record.outcome.response
     assert response is not None
     took = int((response.ended_at - response.sent_at) * 1000)
@@ -125,7 +132,7 @@ def _exchange(record: "Record") -> Exchange:
         metadata["note"] = record.discovery.note
     return Exchange(
         url=response.url,
-        started_at=_moment(response.sent_ms),
+        started_at=moment(response.sent_ms),
         address=response.address or None,
         request=outcome.request_head,
         status_line_and_headers=response.head,
