@@ -66,12 +66,17 @@ def check_contact(campaign: Campaign, overrides: Iterable[tuple[str, str]] = ())
     CampaignError. Whatever the seeds say, the fetch engine keeps a campaign without a contact on this
     machine (Plan.only_loopback).
     """
-    contact = campaign.contact or settings.CONTACT
+    check_contact_for(campaign.seeds.values_list("url", flat=True), campaign.contact, overrides)
+
+
+def check_contact_for(urls: Iterable[str], contact: str, overrides: Iterable[tuple[str, str]] = ()) -> None:
+    """The same for some URLs, with a contact or ''; that of the settings stands in for it."""
+    contact = contact or settings.CONTACT
     if contact:
         check_header(contact)
         return
     pinned = [*overrides, *parsed("TRAWL_RESOLVE", settings.RESOLVE, parse_override)]
-    for url in campaign.seeds.values_list("url", flat=True):
+    for url in urls:
         if not stays_here(urlsplit(url).hostname or "", pinned):
             raise CampaignError(
                 f"{url} is not on this machine, and site owners must be able to complain:"

@@ -1,4 +1,4 @@
-"""The options of `trawl crawl` that say what requests carry: headers, credentials, cookies."""
+"""The options of `trawl crawl` and `trawl fetch` that say what requests carry, and which way they go."""
 
 import re
 import shlex
@@ -9,7 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from crawl.fetch.guard import parse_network
+from crawl.fetch.proxies import parse_proxy
 from crawl.fetch.request_headers import parse_auth, parse_header, parse_headers
+from crawl.fetch.resolver import parse_override
 from crawl.models import Campaign
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
@@ -20,6 +23,7 @@ Auth = tuple[str, str, str]
 def add_request_options(parser: CommandParser) -> None:
     """Adds the options to the command's own."""
     add = parser.add_argument
+    add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
     add(
         "--header",
         metavar="'NAME: VALUE'",
@@ -39,6 +43,35 @@ def add_request_options(parser: CommandParser) -> None:
     add("--cookies", action="store_true", help="keep the cookies of each host, and send them to it alone")
 
 
+def add_network_options(parser: CommandParser) -> None:
+    """Adds the options that say which way requests go."""
+    add = parser.add_argument
+    add("--resolve", metavar="NAME=ADDRESS", action="append", type=checked(parse_override), default=[])
+    add("--allow-network", metavar="CIDR", action="append", type=checked(parse_network), default=[])
+    add(
+        "--proxy",
+        metavar="URL",
+        action="append",
+        type=checked(parse_proxy),
+        help="send every request through this proxy (http:// or socks5h://); given several times, a host keeps to"
+        " one of them while it works. One with a password is better put into TRAWL_PROXY",
+    )
+
+
+def network_options(options: dict[str, Any]) -> dict[str, Any]:
+    """These options as crawl.engine_options.engine_options takes them."""
+    return {
+        "overrides": tuple(options["resolve"]),
+        "allow_networks": tuple(str(network) for network in options["allow_network"]),
+        "proxies": tuple(options["proxy"] or ()),
+    }
+
+
+def credentials_of(options: dict[str, Any]) -> list[Auth]:
+    """The credentials that the options give, those on the command line last."""
+    return [*(options["auth_file"] or ()), *(options["auth"] or ())]
+
+
 def apply_request_options(campaign: Campaign, options: dict[str, Any]) -> None:
     """Changes what the options name, and saves it."""
     if options["header"] is not None:
@@ -50,7 +83,7 @@ def apply_request_options(campaign: Campaign, options: dict[str, Any]) -> None:
     if options["cookies"]:
         campaign.cookies = True
     campaign.save(update_fields=["headers", "cookies"])
-    for origin, user, password in (*(options["auth_file"] or ()), *(options["auth"] or ())):
+    for origin, user, password in credentials_of(options):
         campaign.credentials.update_or_create(origin=origin, defaults={"user": user, "password": password})
 
 
@@ -72,6 +105,22 @@ def read_auth_file(name: str) -> list[Auth]:
     return found
 
 
+def seconds(text: str) -> int:
+    """Seconds as milliseconds, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+    if not 0 <= number <= 86_400:
+        raise ArgumentTypeError("it must be between 0 and 86400 seconds")
+    return round(number * 1000)
+
+
+def without_userinfo(url: str) -> str:
+    """A URL that may be shown: without its user and password."""
+    return _USERINFO.sub("USER:PASSWORD@", url)
+
+
 def without_secrets(words: Iterable[str]) -> str:
     """A command line that may be shown: without --auth, which the campaign remembers, and without the user and
     password of a URL or proxy."""
@@ -83,7 +132,7 @@ def without_secrets(words: Iterable[str]) -> str:
         elif word == "--auth":
             skip = True
         elif not word.startswith("--auth="):
-            shown.append(_USERINFO.sub("USER:PASSWORD@", word))
+            shown.append(without_userinfo(word))
     return shlex.join(shown)
 
 

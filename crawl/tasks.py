@@ -19,11 +19,8 @@ from django.db.models import Sum
 
 from crawl import campaigns
 from crawl.disk import shortage
-from crawl.fetch.authorities import with_added
-from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, Options, close_engine, engine, running_engine
-from crawl.fetch.guard import parse_network
-from crawl.fetch.proxies import parse_proxy
-from crawl.fetch.resolver import parse_name_server, parse_override
+from crawl.engine_options import engine_options
+from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, close_engine, engine, running_engine
 from crawl.models import Worker
 from crawl.plan import Plans
 from crawl.targets import build_visits
@@ -33,7 +30,6 @@ from frontier.blocking import sweep_marks
 from frontier.politeness import now_ms
 from frontier.shards import queue_of
 from trawl_project.celery import VISIT_TASK_SECONDS, VISIT_THREADS, fetch_queues
-from trawl_project.errors import parsed
 
 # Hosts in one message. A Celery task costs about 1 ms of CPU whatever it does.
 HOSTS_PER_MESSAGE = 32
@@ -67,20 +63,7 @@ def make_engine(
     overrides: tuple[tuple[str, str], ...] = (), allow_networks: tuple[str, ...] = (), proxies: tuple[str, ...] = ()
 ) -> Engine:
     """An engine by the settings, with what a command adds to them."""
-    options = Options(
-        data=settings.DATA_DIR,
-        overrides=(*overrides, *parsed("TRAWL_RESOLVE", settings.RESOLVE, parse_override)),
-        allow_networks=(
-            *allow_networks,
-            *map(str, parsed("TRAWL_ALLOW_NETWORKS", settings.ALLOW_NETWORKS, parse_network)),
-        ),
-        proxies=proxies or tuple(parsed("TRAWL_PROXY", settings.PROXIES, parse_proxy)),
-        name_servers=tuple(parsed("TRAWL_NAME_SERVERS", settings.NAME_SERVERS, parse_name_server)),
-        ca_file=with_added(settings.CA_FILE, settings.DATA_DIR),
-        lease_ms=LEASE_MS,
-        capacity=settings.VISITS_PER_WORKER,
-    )
-    return Engine(options, after_commit)
+    return Engine(engine_options(settings.DATA_DIR, overrides, allow_networks, proxies), after_commit)
 
 
 class Trigger:

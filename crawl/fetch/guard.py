@@ -37,6 +37,21 @@ class Guard:
             return False
         return all(self._one(form) for form in _forms(parsed))
 
+    def refusal(self, address: str) -> str:
+        """Why an address is refused, '' where it is not."""
+        if self.permits(address):
+            return ""
+        parsed = _forms(ipaddress.ip_address(address.partition("%")[0]))[-1]
+        for is_one, what in (
+            (parsed.is_loopback, "a loopback address"),
+            (parsed.is_link_local, "a link-local address, as cloud metadata has"),
+            (parsed.is_multicast, "a multicast address"),
+            (parsed.is_private, "a private or reserved address"),
+        ):
+            if is_one:
+                return what
+        return "not a public address"
+
     def _opened(self, address: str) -> bool:
         """Whether the operator has named a network that this address is in: it is his own, or a test."""
         try:

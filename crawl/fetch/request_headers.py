@@ -29,7 +29,8 @@ _REFUSED = {
         "trawl asks by what it knows of a page",
     ),
 }
-_WITHHELD = ("authorization:", "cookie:")
+SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization")
+_WITHHELD = tuple(f"{name}:" for name in SECRET_HEADERS)
 
 
 def parse_header(text: str) -> str:

@@ -22,9 +22,6 @@ from crawl import campaigns, tasks
 from crawl.disk import shortage
 from crawl.fetch.authorities import InvalidAuthorities
 from crawl.fetch.engine import close_engine, engine, running_engine
-from crawl.fetch.guard import parse_network
-from crawl.fetch.proxies import parse_proxy
-from crawl.fetch.resolver import parse_override
 from crawl.live import Display
 from crawl.local import Busy, DataLock, LocalFleet, clean_up_after_a_kill
 from crawl.models import Campaign, Run, ScopeRule
@@ -32,7 +29,14 @@ from crawl.models.campaign import MAX_BURST
 from crawl.plan import read_plan
 from crawl.progress import standing
 from crawl.report import summary, table
-from crawl.request_options import add_request_options, apply_request_options, checked, without_secrets
+from crawl.request_options import (
+    add_network_options,
+    add_request_options,
+    apply_request_options,
+    network_options,
+    seconds,
+    without_secrets,
+)
 from crawl.scope import InvalidScope, Scope
 from frontier.priority import MAX_WEIGHT
 from frontier.sheet import MAX_DEPTH
@@ -64,11 +68,11 @@ class Command(BaseCommand):
         add("--exclude", metavar="RE", action="append", help="no URL in which this pattern is found")
         add("--depth", type=_depth, metavar="N", help="at most N links away from a seed")
         add("--pages", type=_positive, metavar="N", help="at most N URLs asked for")
-        add("--delay", type=_seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
+        add("--delay", type=seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
         add("--burst", type=_burst, metavar="N", help="requests that may follow at once on a long pause (default: 1)")
         add(
             "--address-delay",
-            type=_seconds,
+            type=seconds,
             metavar="S",
             help="seconds between two requests to a server address (default: a tenth of --delay, and none in networks"
             " named by --allow-network)",
@@ -78,7 +82,6 @@ class Command(BaseCommand):
             action="store_true",
             help="keep to --delay also with hosts that answer slowly or with server errors",
         )
-        add("--contact", metavar="MAIL-or-URL", help="where site owners can complain; goes into the User-Agent")
         add_request_options(parser)
         add("--no-warc", action="store_true", help="do not keep the responses")
         add(
@@ -88,16 +91,7 @@ class Command(BaseCommand):
         )
         add("--json", action="store_true", help="print the summary as one JSON object")
         add("--again", action="store_true", help="visit everything again, in a new run")
-        add("--resolve", metavar="NAME=ADDRESS", action="append", type=checked(parse_override), default=[])
-        add("--allow-network", metavar="CIDR", action="append", type=checked(parse_network), default=[])
-        add(
-            "--proxy",
-            metavar="URL",
-            action="append",
-            type=checked(parse_proxy),
-            help="send every request through this proxy (http:// or socks5h://); given several times, a host keeps to"
-            " one of them while it works. One with a password is better put into TRAWL_PROXY",
-        )
+        add_network_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console(stderr=True)
@@ -201,7 +195,7 @@ class Crawl:
         self.log = _log_to_file()
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
-        engine(lambda: tasks.make_engine(**_engine_options(self.options)))
+        engine(lambda: tasks.make_engine(**network_options(self.options)))
         fleet.start()
         tasks.trigger_merge()
         try:
@@ -308,14 +302,6 @@ class Crawl:
         self.interrupted.set()
 
 
-def _engine_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "overrides": tuple(options["resolve"]),
-        "allow_networks": tuple(str(network) for network in options["allow_network"]),
-        "proxies": tuple(options["proxy"] or ()),
-    }
-
-
 def _log_to_file() -> Path:
     """What workers log goes to a file: the terminal shows the progress."""
     path = Path(settings.DATA_DIR) / "crawl.log"
@@ -391,14 +377,3 @@ def _burst(text: str) -> int:
     if not 1 <= number <= MAX_BURST:
         raise ArgumentTypeError(f"it must be at least 1 and at most {MAX_BURST}")
     return number
-
-
-def _seconds(text: str) -> int:
-    """Seconds as milliseconds."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"'{text}' is not a number of seconds") from None
-    if not 0 <= number <= 86_400:
-        raise ArgumentTypeError("it must be between 0 and 86400 seconds")
-    return round(number * 1000)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from crawl.lookup import USAGE, CampaignLookup, Found, Printer, printable, take_urls
-from crawl.models import Campaign, Fetch, Page, Run, WarcFile
+from crawl.lookup import USAGE, CampaignLookup, Found, Printer, take_urls
+from crawl.models import Fetch, Page, Run, WarcFile
+from crawl.open_campaign import open_campaign
 from crawl.scope import InvalidScope
 from frontier.counts import Count, in_queue
 from frontier.models import Host
@@ -19,7 +19,6 @@ from frontier.politeness import now_ms
 from frontier.priority import HELD, POPULAR, REDIRECT, SEED, SITEMAP, SITEMAP_FIRST
 from frontier.schedule import Slot
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
-from trawl_project.databases import prepare_databases
 
 DETAILS = """\
 Without --campaign nothing is read or written. The key of a URL is made with a secret number of the
@@ -355,19 +354,7 @@ def _check_base(base: str | None) -> None:
 
 
 def _open(name: str) -> CampaignLookup:
-    """The look-up of a campaign. An installation that is not there yet is not made for it."""
-    database = settings.DATABASES["default"]
-    file = str(database["NAME"])
-    if "sqlite" in database["ENGINE"] and not file.startswith("file:") and not Path(file).exists():
-        advice = "start it with: trawl crawl URL, or name another folder with --data DIR"
-        raise CommandError(f"there is no campaign '{name}': there is no {file}; {advice}", returncode=USAGE)
-    prepare_databases()
-    campaign = Campaign.objects.filter(name=printable(name)).first()  # a lone surrogate would be a crash
-    if campaign is None:
-        names = [f"'{other}'" for other in Campaign.objects.order_by("name").values_list("name", flat=True)[:10]]
-        there = f"there are {', '.join(names)}" if names else "there is none yet; start one with: trawl crawl URL"
-        raise CommandError(f"there is no campaign '{name}'; {there}", returncode=USAGE)
     try:
-        return CampaignLookup(campaign)
+        return CampaignLookup(open_campaign(name))
     except (InvalidScope, ValueError) as error:
         raise CommandError(f"campaign '{name}' cannot be used: {error}; correct it first", returncode=1) from None

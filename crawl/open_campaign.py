@@ -1,0 +1,40 @@
+"""A campaign by its name, for commands that only look at it."""
+
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from crawl.lookup import USAGE, printable
+from crawl.models import Campaign, Page
+from crawl.pages import key_of, places
+from frontier.models import Queue
+from frontier.state import hash_seed
+from frontier.urls import URL, url_hash
+from trawl_project.databases import prepare_databases
+
+
+def open_campaign(name: str) -> Campaign:
+    """The campaign. An installation that is not there yet is not made for it. Raises CommandError."""
+    database = settings.DATABASES["default"]
+    file = str(database["NAME"])
+    if "sqlite" in database["ENGINE"] and not file.startswith("file:") and not Path(file).exists():
+        advice = "start it with: trawl crawl URL, or name another folder with --data DIR"
+        raise CommandError(f"there is no campaign '{name}': there is no {file}; {advice}", returncode=USAGE)
+    prepare_databases()
+    campaign = Campaign.objects.filter(name=printable(name)).first()  # a lone surrogate would be a crash
+    if campaign is None:
+        names = [f"'{other}'" for other in Campaign.objects.order_by("name").values_list("name", flat=True)[:10]]
+        there = f"there are {', '.join(names)}" if names else "there is none yet; start one with: trawl crawl URL"
+        raise CommandError(f"there is no campaign '{name}'; {there}", returncode=USAGE)
+    return campaign
+
+
+def page_of(campaign: Campaign, url: URL) -> Page | None:
+    """What the campaign knows of a URL that it has fetched."""
+    queue = Queue.objects.filter(host__name=url.host, campaign=campaign.pk).first()
+    if queue is None:
+        return None
+    key = key_of(queue.pk, url_hash(url.canonical, hash_seed()))
+    place = places([key])[key]
+    return Page.objects.get(id=place.id) if place.exists else None
