@@ -176,7 +176,8 @@ def _page(hop: Hop, blocked: Blocked, links: bool) -> dict[str, Any] | None:
     if reading.page is None or not told["is_read"]:
         return told
     page, (noindex, nofollow) = reading.page, reading.header
-    found = [_link(hop, reading, link, blocked) for link in page.links]
+    seen: set[str] = set()
+    found = [_link(hop, reading, link, blocked, seen) for link in page.links]
     return told | {
         "encoding": reading.encoding,
         "encoding_by": named(reading.decoded.body, response.headers.get("content-type")).by,
@@ -194,8 +195,8 @@ def _said(by_meta: bool, by_header: bool) -> list[str]:
     return [name for name, is_said in (("meta", by_meta), ("X-Robots-Tag", by_header)) if is_said]
 
 
-def _link(hop: Hop, reading: Reading, link: Link, blocked: Blocked) -> dict[str, Any]:
-    """A link, and why a crawl would leave it out."""
+def _link(hop: Hop, reading: Reading, link: Link, blocked: Blocked, seen: set[str]) -> dict[str, Any]:
+    """A link, and why a crawl would leave it out; `seen`: canonical URLs of those before it that it would take."""
     assert reading.page
     told: dict[str, Any] = {"href": link.href, "kind": link.kind, "url": None, "left_out": None, "why": None}
     plan = hop.target.plan
@@ -213,6 +214,9 @@ def _link(hop: Hop, reading: Reading, link: Link, blocked: Blocked) -> dict[str,
         return told | {"left_out": "out of scope", "why": verdict.rule}
     if blocked(url.host):
         return told | {"left_out": "blocked", "why": "a domain block covers its host"}
+    if url.canonical in seen:
+        return told | {"left_out": "repeated"}
+    seen.add(url.canonical)
     return told
 
 
@@ -253,7 +257,7 @@ def _stored(hop: Hop, blocked: Blocked) -> dict[str, Any]:
     record = hop.record
     told: dict[str, Any] = {"page": record is not None, "warc": None, "warc_bytes": 0, "links": 0, "why": ""}
     if record is None:
-        return told | {"why": "nothing came of it: the URL keeps its place in its queue"}
+        return told | {"why": "the URL keeps its place in its queue"}
     told["links"] = len([link for link in record.links if not blocked(link.url.host)])
     if is_kept(record):
         told |= {
@@ -265,7 +269,7 @@ def _stored(hop: Hop, blocked: Blocked) -> dict[str, Any]:
     elif not record.outcome.target.plan.warc:
         told["why"] = "the campaign keeps no responses"
     else:
-        told["why"] = "there was no answer to keep"
+        told["why"] = "no answer came that could be kept"
     return told
 
 
@@ -277,7 +281,7 @@ def _again(hop: Hop) -> dict[str, Any] | None:
     if visit.parked:
         return {"what": "host", "at": iso(visit.parked_until) if visit.parked_until else None, "why": visit.reason}
     if hop.record is None:
-        return {"what": "host", "at": iso(visit.due_at), "why": visit.reason or "the host's pace"}
+        return {"what": "host", "at": iso(visit.due_at), "why": visit.reason or SingleFetch.pace_of(visit)}
     return None
 
 

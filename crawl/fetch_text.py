@@ -26,9 +26,10 @@ class Row(NamedTuple):
     style: str = ""
 
 
-def rows(hop: dict[str, Any], all_links: bool) -> list[Row]:
-    """What is to be said of a hop, each value cut to MAX_CHARS."""
+def rows(hop: dict[str, Any], all_links: bool, asked: str = "") -> list[Row]:
+    """What is to be said of a hop, each value cut to MAX_CHARS; `asked`: how the URL was written, for the first."""
     told = [
+        *([Row("written", asked)] if asked not in ("", hop["url"]) else []),
         *_identity(hop),
         *_look_ups(hop),
         *_robots(hop),
@@ -90,6 +91,7 @@ def _robots(hop: dict[str, Any]) -> Iterator[Row]:
     robots = hop["robots"]
     if robots is None:
         return
+    name = "" if any(step["for"] == "robots" for step in hop["requests"]) else "robots.txt"
     if robots["rule"]:
         by = f"line {robots['line']}: {robots['rule']} (group {robots['group']})"
     elif robots["group"]:
@@ -98,9 +100,9 @@ def _robots(hop: dict[str, Any]) -> Iterator[Row]:
         by = "no group speaks to trawl"
     delay = f"; Crawl-delay {robots['crawl_delay']:g} s" if robots["crawl_delay"] is not None else ""
     if robots["allowed"]:
-        yield Row("", f"allowed: {by}{delay}", GOOD)
+        yield Row(name, f"allowed: {by}{delay}", GOOD)
     else:
-        yield Row("", f"forbidden by {by}{delay}", BAD)
+        yield Row(name, f"forbidden by {by}{delay}", BAD)
 
 
 def _came(attempt: dict[str, Any]) -> str:
@@ -113,7 +115,7 @@ def _came(attempt: dict[str, Any]) -> str:
 
 def _waited(attempt: dict[str, Any]) -> Iterator[Row]:
     if attempt["waited_ms"] >= 1:
-        yield Row("waited", f"{attempt['waited_ms'] / 1000:.3g} s: {attempt['waited_for']}", "dim")
+        yield Row("waited", f"{attempt['waited_ms'] / 1000:.3g} s ({attempt['waited_for']})", "dim")
 
 
 # --- the page ----------------------------------------------------------------------------------------------
@@ -179,12 +181,14 @@ def _page(page: dict[str, Any], all_links: bool) -> Iterator[Row]:
 
 
 def _links(page: dict[str, Any], all_links: bool) -> Iterator[Row]:
+    taken = page["link_count"] - sum(page["left_out"].values())
     left_out = [f"{number:,} {why}" for why, number in page["left_out"].items()]
-    yield Row("links", f"{page['link_count']:,}" + (f", left out: {', '.join(left_out)}" if left_out else ""))
+    yield Row("links", ", ".join([f"{page['link_count']:,}: {taken:,} for the crawl", *left_out]))
     for link in page["links"]:
         where = link["url"] or link["href"]
         if link["left_out"]:
-            yield Row("", f"{where} ({link['left_out']}: {link['why']})", "dim")
+            why = f": {link['why']}" if link["why"] else ""
+            yield Row("", f"{where} ({link['left_out']}{why})", "dim")
         else:
             yield Row("", where)
     if len(page["links"]) < page["link_count"] and not all_links:
@@ -207,7 +211,8 @@ def _end(hop: dict[str, Any]) -> Iterator[Row]:
     if again:
         who = "the URL" if again["what"] == "url" else "the host"
         at = f"is asked again at {again['at']}" if again["at"] else "is left alone until somebody wakes it"
-        yield Row("again", f"{who} {at}: {again['why']}")
+        is_said = error and again["why"] == f"{error['kind']}: {error['detail']}"
+        yield Row("again", f"{who} {at}" + ("" if is_said else f": {again['why']}"))
 
 
 def _retry(error: dict[str, Any]) -> str:
@@ -217,7 +222,7 @@ def _retry(error: dict[str, Any]) -> str:
         case "host":
             return "the host is tried again later"
         case "parked":
-            return "no further try: the host is parked"
+            return "the host is parked"
     return "no further try"
 
 
@@ -230,7 +235,7 @@ def _stored(stored: dict[str, Any]) -> str:
     if stored["links"]:
         parts.append(f"{stored['links']:,} {'link' if stored['links'] == 1 else 'links'}")
     told = ", ".join(parts) or "nothing"
-    return f"{told}; {stored['why']}" if stored["why"] else told
+    return f"{told}: {stored['why']}" if stored["why"] else told
 
 
 def summary(record: dict[str, Any]) -> str:

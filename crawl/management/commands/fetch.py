@@ -214,9 +214,9 @@ class _Page:
 
     def show(self, record: dict[str, Any], all_links: bool) -> None:
         """Prints the hops and the line at the end."""
-        for hop in record["hops"]:
+        for number, hop in enumerate(record["hops"]):
             self._line(hop["url"], "bold")
-            self._rows(rows(hop, all_links))
+            self._rows(rows(hop, all_links, "" if number else record["url"]))
             self._line("", "")
         self._line(summary(record), "green" if record["ok"] else "red")
 
