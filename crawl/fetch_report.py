@@ -100,7 +100,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "address": attempt.request.address or None,
         "proxy": attempt.proxy or None,
         "waited_ms": _ms(attempt.waited_ms),
-        "waited_for": attempt.waited_for,
+        "waited_for": attempt.waited_for if attempt.waited_ms >= 1 else None,
         "reader": "lenient" if attempt.request.lenient else "libcurl",
         "forgiven": (response.odd if response else "") or None,
         "new_connection": attempt.is_new,

@@ -1,16 +1,17 @@
 """The scope of a campaign: which URLs belong to it, and which rule said so. Pure functions."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
-
-from tldextract import TLDExtract
 
 from frontier.urls import URL
 
-# The list of public suffixes that comes with the package: no network, no cache directory.
-_suffixes = TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+if TYPE_CHECKING:
+    from tldextract import TLDExtract
 
 
 class InvalidScope(ValueError):
@@ -90,7 +91,16 @@ def _pattern(text: str) -> re.Pattern[str]:
 def registered_domain(host: str) -> str:
     """The domain that somebody registered: a.b.example.co.uk:8080 -> example.co.uk; an address stays itself."""
     name = host if host.startswith("[") else host.partition(":")[0]
-    return _suffixes(name).top_domain_under_public_suffix or name
+    return _suffixes()(name).top_domain_under_public_suffix or name
+
+
+@cache
+def _suffixes() -> TLDExtract:
+    # Imported on first use: 0.25 s that only crawls of whole domains pay. The list of public suffixes comes with the
+    # package: no network, no cache directory.
+    from tldextract import TLDExtract
+
+    return TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
 
 
 def folder(canonical: str) -> str:

@@ -21,7 +21,9 @@ COLD = {"ETag": '"1"', "Last-Modified": "Mon, 30 Nov 2026 08:00:00 GMT"}
 def unchanged(asked: Asked) -> Answer:
     if asked.headers.get("if-none-match") == '"1"':
         return Answer(status=304, headers=COLD)
-    return Answer("<title>one</title><a href=/a>a</a><a href=/calendar/1>b</a><a href=http://away.test/>c</a>", headers=COLD)
+    return Answer(
+        "<title>one</title><a href=/a>a</a><a href=/calendar/1>b</a><a href=http://away.test/>c</a>", headers=COLD
+    )
 
 
 @pytest.fixture
@@ -93,7 +95,9 @@ def test_the_depth_is_that_at_which_the_page_was_found(one: Installation, site: 
 
 def test_options_of_the_call_come_before_those_of_the_campaign(one: Installation, site: ScriptedSite) -> None:
     before = dumped(one)
-    fetched(one, f"{site.url}/", "--header", "X-Other: 1", "--auth", f"{site.url}=you:other", "--contact", "b@garden.test")
+    fetched(
+        one, f"{site.url}/", "--header", "X-Other: 1", "--auth", f"{site.url}=you:other", "--contact", "b@garden.test"
+    )
     asked = site.asked[-1].headers
     assert ("x-garden" in asked, asked["x-other"]) == (False, "1")
     assert asked["authorization"] == "Basic eW91Om90aGVy"
