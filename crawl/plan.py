@@ -63,15 +63,15 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         campaign.max_depth,
     )
     credentials = {one.origin: basic(one.user, one.password) for one in campaign.credentials.all()}
-    return plan_of(campaign, run.pk, rules, scope, credentials)
+    return plan_of(campaign, run, rules, scope, credentials)
 
 
-def plan_of(campaign: Campaign, run: int, rules: Rules, scope: Scope, credentials: Mapping[str, str]) -> Plan:
-    """The plan that follows from a campaign's own row, which need not be stored, and what is kept beside it."""
+def plan_of(campaign: Campaign, run: Run, rules: Rules, scope: Scope, credentials: Mapping[str, str]) -> Plan:
+    """The plan that follows from a campaign and a run, which need not be stored, and from what is kept beside them."""
     contact = campaign.contact or settings.CONTACT
     return Plan(
         campaign=campaign.pk or 0,
-        run=run,
+        run=run.pk,
         rules=rules,
         scope=scope,
         delay_ms=campaign.delay_ms,

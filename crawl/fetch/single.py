@@ -26,6 +26,7 @@ from crawl.plan import Plan
 from crawl.record import Ended, Record, Writer
 from crawl.rows import RobotsRow
 from crawl.store.archive import Archive
+from crawl.store.arrivals import ArrivalLogs
 from frontier.claim import Visit
 from frontier.complete import Release
 from frontier.urls import URL, url_hash
@@ -82,9 +83,9 @@ class SingleFetch(Engine):
     def close(self, seconds: float = 0) -> None:
         """Ends the threads at once."""
         self._stopping = True
+        self.resolver.close()
         if self.loop.is_alive():
             self.loop.close()
-        self.resolver.close()
 
     # --- visits, from the caller's thread --------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class SingleFetch(Engine):
         return WatchedLoop(self.guard, self.options.ca_file, self.notes, lambda: self.pace_of(self._visit))
 
     def _make_resolver(self) -> Resolver:
-        resolver = WatchedResolver(self.options.overrides, self.loop.submit)
+        resolver = WatchedResolver(self.options.overrides, self.loop, self.options.name_servers)
         resolver.notes = self.notes
         return resolver
 
@@ -230,7 +231,7 @@ class _Noting(Writer):
     """Stands where the writer stands. It is never started, and writes nothing."""
 
     def __init__(self) -> None:
-        super().__init__(Archive(Path()), lambda hosts, links: None)
+        super().__init__(Archive(Path()), ArrivalLogs(Path()), lambda hosts, links: None)
         self.noted: list[Record] = []
 
     def record(self, record: Record) -> None:

@@ -13,8 +13,8 @@ from crawl.fetch.guard import Guard
 from crawl.fetch.loop import Done, FetchLoop, Transfer
 from crawl.fetch.proxies import name_of
 from crawl.fetch.request_headers import SECRET_HEADERS
-from crawl.fetch.resolver import Done as Resolved
-from crawl.fetch.resolver import Resolver
+from crawl.fetch.resolver import Done as Found
+from crawl.fetch.resolver import Resolved, Resolver
 from crawl.fetch.response import Request, Response
 from crawl.fetch.target import Target, origin_of, request_head
 from crawl.record import Record
@@ -212,14 +212,14 @@ class WatchedResolver(Resolver):
 
     notes: Notes
 
-    def resolve(self, name: str, done: Resolved) -> None:
+    def resolve(self, name: str, done: Found) -> None:
         self.notes.look_up(name)
         self.notes.doing = f"looks up {name}"
         began = time.time()
 
-        def found(addresses: list[str]) -> None:
+        def found(resolved: Resolved) -> None:
             self.notes.looked_up(began)
-            done(addresses)
+            done(resolved)
 
         super().resolve(name, found)
 
