@@ -13,7 +13,7 @@ from crawl.fetch.waits import BLOCKED
 from crawl.fetch.watched import Attempt, Hop, LookUp, Step
 from crawl.parse.charset import named
 from crawl.parse.html import Link
-from crawl.store.archive import exchange_of, is_kept, revisited
+from crawl.store.archive import exchange_of, is_kept, kept_payload, moment
 from crawl.store.records import Members, exchange_members, revisit_members
 from frontier.urls import InvalidURL, canonicalise
 
@@ -239,10 +239,11 @@ def _redirect(hop: Hop) -> dict[str, Any] | None:
 def _members(hop: Hop) -> Members:
     """The WARC records of a hop that has an answer."""
     assert hop.record
-    exchange, known = exchange_of(hop.record), revisited(hop.record)
-    if known is None:
-        return exchange_members(exchange)
-    return revisit_members(exchange, known.digest, exchange.url, datetime.fromtimestamp(known.fetched_at / 1000, UTC))
+    outcome = hop.record.outcome
+    exchange, known, payload = exchange_of(hop.record), outcome.target.known, kept_payload(outcome)
+    if known and payload:
+        return revisit_members(exchange, known.digest, exchange.url, moment(payload.at))
+    return exchange_members(exchange)
 
 
 def _digest(hop: Hop) -> str | None:
@@ -261,7 +262,7 @@ def _stored(hop: Hop, blocked: Blocked) -> dict[str, Any]:
     told["links"] = len([link for link in record.links if not blocked(link.url.host)])
     if is_kept(record):
         told |= {
-            "warc": "revisit" if revisited(record) else "response",
+            "warc": "revisit" if kept_payload(record.outcome) else "response",
             "warc_bytes": sum(map(len, _members(hop).records)),
         }
     elif record.outcome.response is None:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from django.db.models import F
@@ -82,6 +83,13 @@ def _known(page: _Row, plan: Plan, kept: set[int]) -> Known:
     if known.payload if plan.warc else page.digest:
         known.etag, known.last_modified = etag(page.etag), last_modified(page.last_modified)
     return known
+
+
+def known_of(page: int, plan: Plan) -> Known:
+    """What is known of a page that was fetched, by its id, as the next request for it would have it."""
+    row = _Row(*Page.objects.values_list(*_Row._fields).get(id=page))
+    kept = kept_files.there([row.payload_warc_id]) if row.payload_warc_id is not None else set()
+    return replace(_known(row, plan, kept), queued=True)
 
 
 def _tell_robots(visits: list[HostVisit], engine: Engine) -> None:

@@ -25,11 +25,10 @@ from crawl.engine_options import engine_options
 from crawl.fetch.authorities import InvalidAuthorities
 from crawl.fetch.request_headers import basic, parse_headers
 from crawl.fetch.single import SingleFetch
-from crawl.fetch.target import Known
 from crawl.fetch_report import body_of, report
 from crawl.fetch_text import Row, rows, summary
 from crawl.lookup import USAGE, printable
-from crawl.models import Campaign, Page, Run
+from crawl.models import Campaign, Run
 from crawl.open_campaign import open_campaign, page_of
 from crawl.plan import Plan, plan_of, read_plan
 from crawl.request_options import (
@@ -41,6 +40,7 @@ from crawl.request_options import (
     without_userinfo,
 )
 from crawl.scope import InvalidScope, Scope
+from crawl.targets import known_of
 from frontier.blocks import covering
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
 
@@ -107,7 +107,7 @@ def _fetched(options: dict[str, Any], progress: "_Progress") -> tuple[dict[str, 
         engine.fetch(
             url,
             plan,
-            known=_known(page) if options["again"] else None,
+            known=known_of(page.pk, plan) if page and options["again"] else None,
             depth=page.depth if page else 0,
             follow=not options["no_follow"],
         )
@@ -144,13 +144,6 @@ def _plan(campaign: Campaign | None, options: dict[str, Any], url: URL) -> Plan:
         raise CommandError(str(error), returncode=USAGE) from None
     added = {origin: basic(user, password) for origin, user, password in credentials_of(options)}
     return replace(plan, credentials={**plan.credentials, **added})
-
-
-def _known(page: Page | None) -> Known | None:
-    """What a page is asked for by."""
-    if page is None:
-        return None
-    return Known(page.pk, True, page.failures, page.etag, page.last_modified, page.digest, page.fetched_at)
 
 
 @contextmanager
