@@ -50,14 +50,15 @@ _STATE = (
     "status = excluded.status, error = excluded.error, failures = excluded.failures, fetched_at = excluded.fetched_at,"
     " due_at = excluded.due_at, queued = false"
 )
-# A failed fetch and a 304 leave what is known of the content as it is. A 304 may bring new validators (RFC 9111
-# section 3.2), and what was odd about the content still is.
+# A failed fetch and a 304 leave what is known of the content as it is, and what was odd about it still is. A 304 may
+# bring a validator that was missing, or a new date; one with another entity tag speaks of another body than the one that
+# is kept (RFC 9111 section 4.3.4), and to ask by that tag would hide the change for ever.
 _LEFT = (
     ", detail = CASE WHEN crawl_page.error = '' AND excluded.error = '' THEN crawl_page.detail"
     " ELSE excluded.detail END,"
-    " etag = CASE WHEN excluded.etag = '' THEN crawl_page.etag ELSE excluded.etag END,"
-    " last_modified = CASE WHEN excluded.last_modified = '' THEN crawl_page.last_modified"
-    " ELSE excluded.last_modified END"
+    " etag = CASE WHEN crawl_page.etag = '' THEN excluded.etag ELSE crawl_page.etag END,"
+    " last_modified = CASE WHEN excluded.last_modified = '' OR excluded.etag NOT IN ('', crawl_page.etag)"
+    " THEN crawl_page.last_modified ELSE excluded.last_modified END"
 )
 _CONTENT = (
     ", detail = excluded.detail, changed_at = CASE WHEN crawl_page.digest = excluded.digest THEN crawl_page.changed_at"
