@@ -51,8 +51,8 @@ _STATE = (
     " due_at = excluded.due_at, queued = false"
 )
 # A failed fetch and a 304 leave what is known of the content as it is, and what was odd about it still is. A 304 may
-# bring a validator that was missing, or a new date; one with another entity tag speaks of another body than the one that
-# is kept (RFC 9111 section 4.3.4), and to ask by that tag would hide the change for ever.
+# bring a validator that was missing, or a new date. One with another entity tag speaks of another body than the one
+# that is kept (RFC 9111 section 4.3.4), and to ask by that tag would hide the change for ever.
 _LEFT = (
     ", detail = CASE WHEN crawl_page.error = '' AND excluded.error = '' THEN crawl_page.detail"
     " ELSE excluded.detail END,"
