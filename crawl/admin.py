@@ -66,7 +66,7 @@ class CampaignAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
         rules_changed = any(part.model is ScopeRule and part.has_changed() for part in formsets)
-        if change and (rules_changed or {"reach", "max_depth"} & set(form.changed_data)):
+        if change and (rules_changed or {"reach", "max_depth", "ports"} & set(form.changed_data)):
             Campaign.objects.filter(id=form.instance.pk).update(scope_changed=True)
 
     @admin.action(description="Start, or go on with, the chosen campaigns", permissions=["change"])

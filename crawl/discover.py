@@ -26,12 +26,14 @@ _ODD = {
 
 @dataclass(slots=True)
 class Discovery:
-    """What a body held. `error` where it could not be read in full; `note`: what was odd about it."""
+    """What a body held. `refused`: links that would belong to the campaign but for their port; `error` where it could
+    not be read in full; `note`: what was odd about it."""
 
     digest: str = ""
     title: str = ""
     noindex: bool = False
     links: list[Link] = field(default_factory=list)
+    refused: list[URL] = field(default_factory=list)
     error: Kind | None = None
     note: str = ""
 
@@ -77,17 +79,19 @@ def discover(response: Response, url: URL, depth: int, plan: Plan) -> Discovery:
     found.noindex = page.noindex or noindex
     if not (page.nofollow or nofollow):
         hrefs = dict.fromkeys(link.href for link in page.links if not link.nofollow)
-        found.links = in_scope(hrefs, page.base, depth + 1, plan)
+        found.links, found.refused = in_scope(hrefs, page.base, depth + 1, plan)
     return found
 
 
-def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[Link]:
-    """References as links of the campaign, each URL once; what is no URL or out of scope is left out.
+def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> tuple[list[Link], list[URL]]:
+    """References as links of the campaign, and those that its ports alone keep out, each URL once; what is no URL or
+    out of scope is left out.
 
     All are kept; those after the first MANY are taken last, so that a page of a hundred thousand links, which is more
     often a trap than a table of contents, does not keep its host from every page that is further away.
     """
     links: dict[str, Link] = {}
+    refused: dict[str, URL] = {}
     level = by_depth(depth)
     verdict, rules = plan.scope.verdict, plan.rules
     for href in hrefs:
@@ -95,6 +99,9 @@ def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> list[
             url = canonicalise(href, base, rules)
         except InvalidURL:
             continue
-        if verdict(url, depth).allowed:
+        judged = verdict(url, depth)
+        if judged.allowed:
             links.setdefault(url.canonical, Link(url, level if len(links) < MANY else LAST, depth))
-    return list(links.values())
+        elif judged.kind is Kind.BLOCKED_PORT:
+            refused.setdefault(url.canonical, url)
+    return list(links.values()), list(refused.values())

@@ -61,6 +61,7 @@ def read_plan(campaign: Campaign, run: Run) -> Plan:
         [pattern for action, pattern in patterns if action == "include"],
         [pattern for action, pattern in patterns if action == "exclude"],
         campaign.max_depth,
+        campaign.ports,
     )
     credentials = {one.origin: basic(one.user, one.password) for one in campaign.credentials.all()}
     return plan_of(campaign, run, rules, scope, credentials)

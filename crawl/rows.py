@@ -211,10 +211,12 @@ def count(cursor: Any, records: Sequence["Record"], given_back: Sequence[dict[in
             url, detail = outcome.target.url.fetch, outcome.detail
             example = f"{url} ({detail})" if detail else url
             tallies[run, kind] = (tallies.get((run, kind), (0, ""))[0] + 1, _text(example, EXAMPLE_CHARS))
-        if record.refused:
-            key = run, Kind.BLOCKED_DOMAIN.value
-            example = f"{record.refused[0].url.fetch} (a link that was not followed)"
-            tallies[key] = (tallies.get(key, (0, ""))[0] + len(record.refused), _text(example, EXAMPLE_CHARS))
+        to_blocked = [link.url for link in record.refused]
+        for kind, refused in ((Kind.BLOCKED_DOMAIN, to_blocked), (Kind.BLOCKED_PORT, record.discovery.refused)):
+            if refused:
+                example = f"{refused[0].fetch} (a link that was not followed)"
+                key = run, kind.value
+                tallies[key] = (tallies.get(key, (0, ""))[0] + len(refused), _text(example, EXAMPLE_CHARS))
     for part in given_back:
         for run, urls in part.items():
             runs.setdefault(run, Counter())["back"] += urls

@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from crawl.fetch.errors import Kind
+from crawl.ports import Ports
 from frontier.urls import URL
 
 if TYPE_CHECKING:
@@ -19,18 +21,19 @@ class InvalidScope(ValueError):
 
 
 class Verdict(NamedTuple):
-    """Whether a URL is in scope, and the rule that decided."""
+    """Whether a URL is in scope, and the rule that decided. `kind`: as what a redirect to it fails."""
 
     allowed: bool
     rule: str
+    kind: Kind = Kind.OUT_OF_SCOPE
 
 
 class Scope:
-    """The seeds' reach, narrowed by include and exclude patterns and a depth.
+    """The seeds' reach, narrowed by include and exclude patterns, a depth, and ports.
 
-    A URL belongs to the campaign when it is within reach, no exclude pattern is found in it, and,
-    if there are include patterns, one of them is. Seeds always belong. Raises InvalidScope for a
-    pattern that is no regular expression.
+    A URL belongs to the campaign when it is within reach, no exclude pattern is found in it, if there are include
+    patterns, one of them is, and its port is one of the campaign's (crawl/ports.py). Seeds always belong. Raises
+    InvalidScope for a pattern that is no regular expression, or ports that are none.
     """
 
     def __init__(
@@ -40,11 +43,17 @@ class Scope:
         include: Iterable[str] = (),
         exclude: Iterable[str] = (),
         max_depth: int | None = None,
+        ports: str = "",
     ) -> None:
+        seeds = list(seeds)
         self.reach = reach
         self.max_depth = max_depth
         self._include = [_pattern(text) for text in include]
         self._exclude = [_pattern(text) for text in exclude]
+        try:
+            self.ports = Ports(ports, seeds)
+        except ValueError as error:
+            raise InvalidScope(str(error)) from None
         self._seeds: set[str] = set()
         self._hosts: set[str] = set()
         self._prefixes: dict[str, set[str]] = {}  # by host
@@ -70,6 +79,8 @@ class Scope:
         for pattern in self._exclude:
             if pattern.search(url.canonical):
                 return Verdict(False, f"exclude {pattern.pattern}")
+        if ":" in url.host and (refusal := self.ports.refusal(url.host)):
+            return Verdict(False, refusal, Kind.BLOCKED_PORT)
         if not self._include:
             return Verdict(True, f"reach: {self.reach}")
         for pattern in self._include:

@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -78,11 +77,11 @@ class Dialling:
             around.resolver.resolve(self._request.name, self._resolved)
 
     def _through_proxy(self) -> None:
-        """The proxy looks names up; an address that stands in the URL is checked here all the same."""
+        """The proxy looks names up; what a name tells by itself is checked here all the same."""
         visit, request = self._visit, self._request
         around = visit.around
-        if _is_literal(request.name) and not around.permits(request.name, self._target.plan):
-            self._fail(Kind.BLOCKED_ADDRESS, f"{request.name} is not a public address")
+        if refusal := around.refusal(request.name, self._target.plan):
+            self._fail(Kind.BLOCKED_ADDRESS, refusal)
             return
         proxy = around.proxies.choose(visit.lease.name)
         if proxy is None or around.stopping():
@@ -158,14 +157,6 @@ class Dialling:
         self._visit.arrived(response)
         self._request.lenient = True
         self._visit.wait(self._target, self._in_turn)
-
-
-def _is_literal(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def port_of(url: str) -> int:

@@ -18,7 +18,7 @@ from crawl.fetch.errors import Kind
 from crawl.fetch.guard import Guard, is_loopback
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.proxies import Proxies
-from crawl.fetch.resolver import Resolver
+from crawl.fetch.resolver import Resolver, fixed_address, is_private
 from crawl.fetch.robots import Robots
 from crawl.fetch.robots_cache import RobotsCache
 from crawl.fetch.robots_fetch import Neighbours, RobotsFetcher
@@ -167,6 +167,14 @@ class Engine:
     def permits(self, address: str, plan: Plan) -> bool:
         """A campaign that nobody can complain about stays on this machine."""
         return self.guard.permits(address) and (not plan.only_loopback or is_loopback(address))
+
+    def refusal(self, name: str, plan: Plan) -> str:
+        address = fixed_address(name, self.options.overrides)
+        if address:
+            return "" if self.permits(address, plan) else f"{name} is not a public address"
+        if plan.only_loopback:
+            return f"{name} may be anywhere, and a campaign without a contact stays on this machine"
+        return f"{name} is a name of a private network" if is_private(name) else ""
 
     def turn(self, address: str, host: str, plan: Plan) -> float:
         now = time.time()

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     ROBOTS_UNREACHABLE = "robots-unreachable"
     OUT_OF_SCOPE = "out-of-scope"
     BLOCKED_DOMAIN = "blocked-domain"
+    BLOCKED_PORT = "blocked-port"
     BAD_REDIRECT = "bad-redirect"
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
@@ -72,6 +73,7 @@ RULES: dict[Kind, Rule] = {
     ),
     Kind.OUT_OF_SCOPE: Rule("a redirect that leads out of the campaign", Retry.NEVER),
     Kind.BLOCKED_DOMAIN: Rule("a link to a domain that is blocked; it was not asked for", Retry.NEVER),
+    Kind.BLOCKED_PORT: Rule("a link or redirect to a port that is not one of the campaign's (`--ports`)", Retry.NEVER),
     Kind.BAD_REDIRECT: Rule("a redirect to what is no web address", Retry.NEVER),
     Kind.REDIRECT_LOOP: Rule("a redirect that leads back to where it came from", Retry.NEVER),
     Kind.TOO_MANY_REDIRECTS: Rule("more than 10 redirects in a row on one host", Retry.NEVER),
@@ -91,7 +93,7 @@ FINAL_HOST_KINDS = frozenset(kind for kind, rule in RULES.items() if rule.retry 
 # The content is what came, and another fetch would bring no more.
 KEPT_KINDS = frozenset({Kind.TOO_LARGE, Kind.BOMB})
 # What trawl was told not to ask for: nothing went wrong.
-FORBIDDEN_KINDS = frozenset({Kind.ROBOTS_DENIED, Kind.OUT_OF_SCOPE, Kind.BLOCKED_DOMAIN})
+FORBIDDEN_KINDS = frozenset({Kind.ROBOTS_DENIED, Kind.OUT_OF_SCOPE, Kind.BLOCKED_DOMAIN, Kind.BLOCKED_PORT})
 
 # Codes of libcurl that pycurl has no names for.
 E_WEIRD_SERVER_REPLY, E_HTTP2_STREAM, E_PROXY, E_TOO_LARGE = 8, 92, 97, 100
@@ -127,6 +129,8 @@ UNREADABLE = frozenset(
         pycurl.E_HTTP2,
     }
 )
+# Of libcurl's message about a TLS connection that was closed without a goodbye, as many servers do.
+UNEXPECTED_EOF = "unexpected eof"
 
 
 def tries_of(kind: Kind | None) -> int:

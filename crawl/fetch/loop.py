@@ -20,7 +20,7 @@ from typing import Any
 import pycurl
 
 from crawl.fetch.authorities import CA_FILE
-from crawl.fetch.errors import UNREADABLE, Kind, kind_of
+from crawl.fetch.errors import UNEXPECTED_EOF, UNREADABLE, Kind, kind_of
 from crawl.fetch.guard import Guard
 from crawl.fetch.lenient import LenientTransfer, OddOrigins
 from crawl.fetch.limits import ARRIVAL_SLACK_SECONDS, MAX_HEADER_BYTES, Limits
@@ -354,6 +354,8 @@ class FetchLoop(threading.Thread):
         response.read_headers()
         if response.error and transfer.head(response.status) == "whole":
             response.overlook_body()
+            if UNEXPECTED_EOF in message:
+                response.overlook_end()
         return response
 
     def _judge(self, response: Response, transfer: Transfer, code: int, message: str, *, connected: bool) -> None:

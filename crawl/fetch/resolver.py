@@ -49,6 +49,9 @@ _WHY = {
     errno.ARES_EBADNAME: "not a name that can be looked up",
     errno.ARES_EBADRESP: "the name server's answer cannot be read",
 }
+# No public name ends so: multicast DNS (RFC 6762), home networks (RFC 8375), ICANN's own choice, and what routers and
+# offices use.
+PRIVATE_DOMAINS = (".local", ".home.arpa", ".internal", ".localdomain", ".lan", ".home", ".corp", ".intranet")
 NOT_ANSWERED = "the look-up was not answered in time"
 
 
@@ -270,12 +273,29 @@ def _read(result: Any) -> tuple[Resolved, float]:
     return Resolved(addresses), min(MOST_SECONDS, max(LEAST_SECONDS, shortest))
 
 
-def stays_here(name: str, overrides: Iterable[tuple[str, str]]) -> bool:
-    """Whether a host name can only mean this machine, told without a look-up."""
+def fixed_address(name: str, overrides: Iterable[tuple[str, str]]) -> str:
+    """The address of a host name that can be told without a look-up: pinned, written out, or localhost; else empty."""
+    name = name.strip("[]").removesuffix(".")
     for pattern, address in overrides:
         if fnmatchcase(name, pattern):
-            return is_loopback(address)
-    return name == "localhost" or name.endswith(".localhost") or is_loopback(name.strip("[]"))
+            return address
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 section 6.3
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return ""
+
+
+def stays_here(name: str, overrides: Iterable[tuple[str, str]]) -> bool:
+    """Whether a host name can only mean this machine, told without a look-up."""
+    return is_loopback(fixed_address(name, overrides))
+
+
+def is_private(name: str) -> bool:
+    """Whether a host name can only mean something in the network of whoever looks it up."""
+    name = name.removesuffix(".")
+    return "." not in name or name.endswith(PRIVATE_DOMAINS)
 
 
 def parse_override(text: str) -> tuple[str, str]:

@@ -73,6 +73,12 @@ class Response:
         if self.error in BODY_KINDS and self.status in REDIRECTS and self.headers.get("location"):
             self.error, self.detail = None, ""
 
+    def overlook_end(self) -> None:
+        """A body of no told length ends with its connection, with TLS's goodbye or, as browsers have it, without."""
+        told = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if self.error is Kind.TRUNCATED and not told:
+            self.error, self.detail, self.truncated = None, "", None
+
     @property
     def sent_ms(self) -> int:
         """`sent_at` in ms since 1970: what rows and WARC records date the fetch by."""

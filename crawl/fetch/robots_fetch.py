@@ -143,7 +143,9 @@ class _RobotsFetch:
         self._judge(response)
 
     def _follow(self, url: URL, hops: int) -> None:
-        if url.host == self.visit.lease.name:
+        if refusal := self.target.plan.scope.ports.refusal(url.host):
+            self._fail(f"robots.txt is on {url.host}: {refusal}")
+        elif url.host == self.visit.lease.name:
             self.visit.wait(self.target, lambda: self.ask(url.fetch, hops))
         else:
             self._ask_elsewhere(url, hops)
@@ -200,7 +202,7 @@ class _RobotsFetch:
         kind, status = response.error, response.status
         if status == 429 or status >= 500:
             self._fail(f"robots.txt answers {status}", response)
-        elif kind and status and response.truncated:
+        elif kind and response.truncated and (status >= 300 or (status >= 200 and response.body)):
             self._take_response(response)  # cut off, or longer than the cap: the rules that came are kept
         elif kind and (self.foreign or kind not in (*HOST_KINDS, *FINAL_HOST_KINDS)):
             self._fail(f"robots.txt{f' on {self.foreign}' if self.foreign else ''}: {kind}", response)

@@ -63,6 +63,9 @@ class Surroundings(Protocol):
     def permits(self, address: str, plan: Plan) -> bool:
         """Whether an address may be dialled for a campaign."""
 
+    def refusal(self, name: str, plan: Plan) -> str:
+        """Why a name may not be handed to a proxy, which would look it up; empty where it may."""
+
     def turn(self, address: str, host: str, plan: Plan) -> float:
         """When the host may send its next request to an address (time.time()): now, or else ask again then."""
 
@@ -334,7 +337,7 @@ class HostVisit:
             if verdict.allowed:
                 outcome.redirect = follow
             else:
-                outcome.error, outcome.detail = Kind.OUT_OF_SCOPE, f"leads to {follow.fetch}: {verdict.rule}"
+                outcome.error, outcome.detail = verdict.kind, f"leads to {follow.fetch}: {verdict.rule}"
         self.around.record(self, outcome)
         if outcome.redirect and outcome.redirect.host == self.lease.name:
             following = Target(outcome.redirect, target.key, target.plan, target.depth, chain=chain, first=first)

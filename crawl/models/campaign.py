@@ -7,6 +7,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from crawl.fetch.request_headers import check_credential, parse_headers, parse_origin
+from crawl.ports import parse_ports
 from frontier.priority import MAX_WEIGHT
 from frontier.urls import InvalidURL, canonicalise
 
@@ -17,6 +18,14 @@ def validate_headers(text: str) -> None:
     """Raises ValidationError for headers that cannot be sent."""
     try:
         parse_headers(text)
+    except ValueError as error:
+        raise ValidationError(str(error)) from None
+
+
+def validate_ports(text: str) -> None:
+    """Raises ValidationError for ports that are none."""
+    try:
+        parse_ports(text)
     except ValueError as error:
         raise ValidationError(str(error)) from None
 
@@ -40,6 +49,14 @@ class Campaign(models.Model):
     name = models.CharField(max_length=200, unique=True)
     status = models.CharField(max_length=8, choices=Status, default=Status.NEW)
     reach = models.CharField("scope", max_length=6, choices=Reach, default=Reach.HOST)
+    ports = models.CharField(
+        "further ports",
+        max_length=300,
+        blank=True,
+        validators=[validate_ports],
+        help_text="to which links may lead, with commas between, or 'any'; beside 80, 443, 8080, 8443 and those of the"
+        " seeds",
+    )
     max_depth = models.PositiveSmallIntegerField(null=True, blank=True, help_text="links from a seed; empty: any")
     max_pages = models.PositiveIntegerField(null=True, blank=True, help_text="pages fetched in a run; empty: any")
     delay_ms = models.PositiveIntegerField("delay", default=1000, help_text="milliseconds between requests to a host")

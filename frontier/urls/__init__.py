@@ -2,6 +2,7 @@
 
 from .canonical import URL, InvalidURL, canonicalise
 from .key import URL_HASH_BYTES, from_reference, host_key, to_reference, url_digest, url_hash
+from .ports import port_of
 from .rules import NO_RULES, Rules
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "canonicalise",
     "from_reference",
     "host_key",
+    "port_of",
     "to_reference",
     "url_digest",
     "url_hash",

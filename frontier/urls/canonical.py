@@ -14,6 +14,7 @@ from typing import NamedTuple
 import can_ada
 
 from .diagnosis import C0_AND_SPACE, explain, quote
+from .ports import BAD_PORTS
 from .rules import NO_RULES, Rules, keep_parameter, rewrite_path, without_www
 
 MAX_URL_CHARS = 8192
@@ -64,7 +65,8 @@ def canonicalise(url: str, base: str | None = None, rules: Rules = NO_RULES) -> 
     """Parse a link as written, resolve it against `base`, and find its identity under the site's `rules`.
 
     Raises InvalidURL, and nothing else, for any string that is no http or https URL with a host which could
-    exist, is longer than MAX_URL_CHARS in any of its forms, or holds a NUL; also for such a `base`.
+    exist, names a port that belongs to another protocol, is longer than MAX_URL_CHARS in any of its forms, or
+    holds a NUL; also for such a `base`.
     Idempotent: both `canonical` and `fetch` lead to the same `canonical`.
     """
     if len(url) > MAX_URL_CHARS:
@@ -150,6 +152,8 @@ def _checked_host(netloc: str) -> str:
         _check_name(name)
     if port == "0":
         raise InvalidURL("port 0 is out of range")
+    if port in BAD_PORTS:
+        raise InvalidURL(f"port {port} is not a web port")
     return f"{name}:{port}" if port else name
 
 

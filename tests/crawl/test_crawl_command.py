@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.crawl.running import LOCAL, command, crawl, environment
-from tests.rig import ROOT, wait_until
+from tests.rig import ROOT, free_port, wait_until
 from tests.scripted import Answer, page, scripted
 
 SMALL_SITE = {
-    "/": page("/a", "/b", "/a#part", "//127.0.0.1:1/elsewhere", "mailto:x@y.z"),
+    "/": page("/a", "/b", "/a#part", "//127.0.0.1:81/elsewhere", "mailto:x@y.z"),
     "/a": page("/", "b", "/c?y=1&x=2", "/c?x=2&y=1"),
     "/b": page("/missing"),
     "/c?y=1&x=2": page("/d"),
@@ -149,11 +149,12 @@ def test_a_bad_line_of_seeds_is_told_with_its_number(tmp_path: Path, line: str, 
 
 
 def test_a_host_that_refuses_connections_is_tried_three_times_and_told(tmp_path: Path) -> None:
-    ran = crawl(tmp_path, "http://127.0.0.1:1/", *LOCAL)
+    url = f"http://127.0.0.1:{free_port()}/"
+    ran = crawl(tmp_path, url, *LOCAL)
     assert ran.code == 1
     [error] = ran.told["errors"]
     assert error["kind"] == "connect"
-    assert "http://127.0.0.1:1/" in error["example"]
+    assert url in error["example"]
 
 
 def test_a_private_address_is_refused_unless_its_network_is_allowed(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_private_address_is_refused_unless_its_network_is_allowed(tmp_path: Pa
 def test_a_redirect_cannot_lead_to_an_address_that_is_not_allowed(tmp_path: Path) -> None:
     with scripted(SMALL_SITE) as inner, scripted({"/": Answer(status=302)}) as outer:
         outer.script["/"] = Answer(status=302, headers={"Location": f"http://127.66.6.6:{inner.port}/"})
-        ran = crawl(tmp_path, f"{outer.url}/", "--allow-network", "127.0.0.1", "--scope", "any")
+        ran = crawl(tmp_path, f"{outer.url}/", "--allow-network", "127.0.0.1", "--scope", "any", "--ports", "any")
         assert inner.asked == []
     assert [error["kind"] for error in ran.told["errors"]] == ["blocked-address"]
 
@@ -247,7 +248,7 @@ def test_a_wider_scope_is_told_and_again_finds_what_it_lets_in(tmp_path: Path) -
 def test_a_contact_that_cannot_stand_in_a_header_is_refused(tmp_path: Path, contact: str) -> None:
     if "\0" in contact:
         pytest.skip("no process can be given a NUL as an argument")
-    ran = crawl(tmp_path, "http://127.0.0.1:1/", *LOCAL, "--contact", contact)
+    ran = crawl(tmp_path, "http://127.0.0.1:81/", *LOCAL, "--contact", contact)
     assert ran.code == 2
     assert "contact" in ran.err
 

@@ -11,6 +11,6 @@ PLAN = Plan(1, 1, NO_RULES, Scope("any", []), 0, 1, 0, False, None, "trawl-tests
 
 def test_a_page_with_very_many_links_keeps_them_all_and_most_are_taken_last() -> None:
     hrefs = dict.fromkeys([f"/{number}" for number in range(MANY + 500)] + ["/7", "/7#x", "mailto:a@b.test"])
-    links = in_scope(hrefs, "https://a.test/", 3, PLAN)
+    links, _ = in_scope(hrefs, "https://a.test/", 3, PLAN)
     assert [link.url.fetch for link in links] == [f"https://a.test/{number}" for number in range(MANY + 500)]
     assert [link.level for link in links] == [by_depth(3)] * MANY + [LAST] * 500

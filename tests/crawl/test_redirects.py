@@ -54,7 +54,7 @@ def test_a_redirect_out_of_scope_is_not_followed(tmp_path: Path) -> None:
 def test_a_redirect_to_another_host_in_scope_is_a_link_of_the_same_depth(tmp_path: Path) -> None:
     with scripted({"/": page("/deeper"), "/deeper": page("/deepest")}) as other, scripted({}) as site:
         site.script = {"/": redirect(f"{other.url}/")}
-        crawl(tmp_path, f"{site.url}/", *LOCAL, "--scope", "any", "--depth", "1")
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--scope", "any", "--ports", "any", "--depth", "1")
         assert other.paths() == ["/", "/deeper"]
 
 

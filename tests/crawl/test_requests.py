@@ -69,7 +69,9 @@ def test_credentials_go_to_their_own_host_alone_and_are_shown_nowhere(tmp_path: 
         site.script = {"/": page("/away", f"{other.url}/link"), "/away": redirect(f"{other.url}/")}
         auth.write_text(f"{site.url}=me:hush-hush\n")
         data = tmp_path / "data"
-        ran = crawl(data, f"{site.url}/", *LOCAL, "--scope", "any", "--auth-file", str(auth), "--cookies")
+        ran = crawl(
+            data, f"{site.url}/", *LOCAL, "--scope", "any", "--ports", "any", "--auth-file", str(auth), "--cookies"
+        )
     assert {asked.headers.get("authorization") for asked in site.asked} == {f"Basic {SECRET}"}
     assert len(other.asked) >= 3
     assert not any("authorization" in asked.headers or "cookie" in asked.headers for asked in other.asked)
@@ -102,7 +104,7 @@ def test_cookies_are_off_unless_asked_for(tmp_path: Path) -> None:
 def test_cookies_are_kept_for_their_host(tmp_path: Path) -> None:
     with scripted({"/": page()}) as other, scripted({}) as site:
         site.script = {"/": Answer(f"<a href=/a></a><a href={other.url}/>", headers={"Set-Cookie": "id=1; Path=/"})}
-        crawl(tmp_path, f"{site.url}/", *LOCAL, "--cookies", "--scope", "any")
+        crawl(tmp_path, f"{site.url}/", *LOCAL, "--cookies", "--scope", "any", "--ports", "any")
     assert {asked.path: asked.headers.get("cookie") for asked in site.asked} == {
         "/robots.txt": None,
         "/": None,

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import socketserver
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ class Handler(socketserver.BaseRequestHandler):
             path = request.split(b" ", 2)[1].decode("latin-1")
             host = request.lower().partition(b"\r\nhost:")[2].partition(b"\r\n")[0].strip().decode("latin-1")
             self.server.asked[host.partition(":")[0], path] += 1
-            reply = self._reply(host.partition(".")[0], path.partition("?")[0])
+            reply = self.server.reply(host.partition(".")[0], path.partition("?")[0])
             if callable(reply):
                 if not reply(connection, path):
                     return
@@ -54,8 +55,26 @@ class Handler(socketserver.BaseRequestHandler):
             request += received
         return request
 
-    @staticmethod
-    def _reply(host: str, path: str) -> Answer:
+
+class FaultServer(socketserver.ThreadingTCPServer):
+    """The server, by https with a certificate; `asked` counts the requests by (host name, path with query)."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 512
+
+    def __init__(self, port: int = 0, certificate: Any = None) -> None:
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.scheme = "https" if certificate else "http"
+        super().__init__(("127.0.0.1", port), Handler)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.configure_cert(context)
+            # Handshakes belong on the connections' threads. No connection ends with TLS's goodbye.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    def reply(self, host: str, path: str) -> Answer:
+        """The answer for the first label of a host name and a path without query."""
         if path == "/":
             return index()
         if path == "/robots.txt":
@@ -65,25 +84,13 @@ class Handler(socketserver.BaseRequestHandler):
             return FAULTS[name].answer if name in FAULTS else answer(status="404 Not Found", body=b"no such name\n")
         return answer()
 
-
-class FaultServer(socketserver.ThreadingTCPServer):
-    """The server; `asked` counts the requests by (host name, path with query)."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 512
-
-    def __init__(self, port: int = 0) -> None:
-        self.asked: Counter[tuple[str, str]] = Counter()
-        super().__init__(("127.0.0.1", port), Handler)
-
     @property
     def port(self) -> int:
         return int(self.server_address[1])
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"{self.scheme}://127.0.0.1:{self.port}/"
 
     def shutdown_request(self, request: Any) -> None:
         request.close()  # no shutdown() first: it would send a FIN where an RST is meant
@@ -93,13 +100,13 @@ class FaultServer(socketserver.ThreadingTCPServer):
 
 
 @contextlib.contextmanager
-def serve() -> Iterator[FaultServer]:
-    """A running fault server on a port of its own."""
-    with FaultServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+def serve(server: FaultServer | None = None) -> Iterator[FaultServer]:
+    """A running fault server on a port of its own, or another server of the kind while it answers."""
+    with server or FaultServer() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
-            yield server
+            yield running
         finally:
-            server.shutdown()
+            running.shutdown()
             thread.join()

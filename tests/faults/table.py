@@ -369,6 +369,9 @@ ROBOTS: dict[str, Answer] = {
     "robots-503": answer(status="503 Service Unavailable"),
     "robots-hang": a.hang,
     "robots-reset": a.reset,
+    "robots-interim": b"HTTP/1.1 101 Switching\r\nContent-Length: 9\r\n\r\n" + PAGE,
+    "robots-head-cut": HEAD,
+    "robots-no-body": answer(CUT_BODY, body=b"", length=False),
     "robots-closed": answer("Content-Type: text/plain", body=b"User-agent: *\nDisallow: /\n"),
     "robots-odd": answer(b"no colon", body=b"User-agent: *\nDisallow: /\n"),
 }

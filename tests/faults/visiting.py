@@ -54,16 +54,17 @@ class Kept:
 class VisitingEngine(Engine):
     """The engine with its loop alone."""
 
-    def __init__(self, data: Path, limits: Limits = SHORT) -> None:
-        options = Options(data, (("*.test", "127.0.0.1"),), ("127.0.0.0/8",))
+    def __init__(self, data: Path, limits: Limits = SHORT, **changed: Any) -> None:
+        usual: dict[str, Any] = {"overrides": (("*.test", "127.0.0.1"),), "allow_networks": ("127.0.0.0/8",)}
+        options = Options(data, **(usual | changed))
         super().__init__(options, lambda hosts, links: None)
         self.kept = Kept()
         kept: Any = self.kept
         self.writer = self._robots_fetcher.writer = kept
         self.loop.limits = limits
-        # A list of any kind, as a campaign with seeds everywhere has it.
         seeds = [canonicalise("http://seed.test/")]
-        self.plan = Plan(1, 1, NO_RULES, Scope("any", seeds), 0, 1, 0, False, None, "trawl-tests", True, False)
+        scope = Scope("any", seeds, ports="any")
+        self.plan = Plan(1, 1, NO_RULES, scope, 0, 1, 0, False, None, "trawl-tests", True, False)
         self._hosts = 0
 
     def if_unknown(self, target: Target, then: HostVisit) -> None:
@@ -94,9 +95,9 @@ class VisitingEngine(Engine):
 
 
 @contextmanager
-def visiting(data: Path, limits: Limits = SHORT) -> Iterator[VisitingEngine]:
-    """A running engine of this kind."""
-    engine = VisitingEngine(data, limits)
+def visiting(data: Path, limits: Limits = SHORT, **options: Any) -> Iterator[VisitingEngine]:
+    """A running engine of this kind; `options`: what is other than usual."""
+    engine = VisitingEngine(data, limits, **options)
     engine.loop.start()
     try:
         yield engine

@@ -35,9 +35,9 @@ class Asking:
 
 
 @contextmanager
-def asking(ca_file: str = CA_FILE) -> Iterator[Asking]:
-    """A running loop that may dial the loopback."""
-    loop = FetchLoop(Guard(["127.0.0.0/8", "::1"]), ca_file)
+def asking(ca_file: str = CA_FILE, guard: Guard | None = None) -> Iterator[Asking]:
+    """A running loop that may dial the loopback, unless a guard says otherwise."""
+    loop = FetchLoop(guard or Guard(["127.0.0.0/8", "::1"]), ca_file)
     loop.start()
     try:
         yield Asking(loop)

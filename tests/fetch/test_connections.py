@@ -46,6 +46,7 @@ def test_with_a_long_delay_no_connection_is_kept(delay_ms: int, last: bool) -> N
 
     visit = HostVisit(mock.Mock(), mock.Mock(), mock.Mock(proxies=Proxies(["http://p.test:1"])), pace=Pace(delay_ms))
     visit.around.stopping.return_value = False  # type: ignore[attr-defined]
+    visit.around.refusal.return_value = ""  # type: ignore[attr-defined]
     visit.dial("http://a.test/", mock.Mock(fresh=False), [], mock.Mock())
     request = visit.around.loop.fetch.call_args.args[0]  # type: ignore[attr-defined]
     assert request.last is last

@@ -13,10 +13,12 @@ import pytest
 from crawl.fetch import proxies as module
 from crawl.fetch.dial import Dialling
 from crawl.fetch.proxies import Proxies, name_of, parse_proxy
+from crawl.fetch.resolver import is_private
 from crawl.fetch.response import Request, Response
-from tests.crawl.running import crawl
+from frontier.urls import canonicalise
+from tests.crawl.running import LOCAL, Ran, crawl
 from tests.fetch.looping import asking
-from tests.scripted import page, scripted
+from tests.scripted import ScriptedSite, page, redirect, scripted
 from tests.tlsserver import free_port
 
 URLS = [f"http://p{n}.test:3128" for n in range(4)]
@@ -168,11 +170,11 @@ def test_socks5h_hands_the_name_to_the_proxy() -> None:
     assert seen == [b"\x05\x01\x00\x03\x06a.test\x00\x50"]
 
 
-def dialling(url: str, proxies: Proxies, permitted: bool = True):
+def dialling(url: str, proxies: Proxies, refusal: str = ""):
     visit = mock.Mock()
     visit.around.proxies, visit.lease.name = proxies, "a.test"
     visit.around.stopping.return_value = False
-    visit.around.permits.return_value = permitted
+    visit.around.refusal.return_value = refusal
     visit.around.loop.fetch.side_effect = lambda request, done: done(Response(url, proxy_failure="no connection"))
     done = mock.Mock()
     name = url.split("/")[2]
@@ -188,7 +190,59 @@ def test_with_no_proxy_left_the_host_waits_and_nothing_is_said_of_its_pages() ->
     assert call.args[2] == "no proxy answers"
 
 
-def test_an_address_in_a_url_is_checked_though_a_proxy_would_dial_it() -> None:
-    visit, done = dialling("http://169.254.169.254/", Proxies(URLS), permitted=False)
+def test_what_a_proxy_may_not_be_asked_for_is_no_public_address() -> None:
+    visit, done = dialling("http://169.254.169.254/", Proxies(URLS), refusal="not a public address")
     assert not visit.around.loop.fetch.called
-    assert done.call_args.args[0].error == "blocked-address"
+    response = done.call_args.args[0]
+    assert (response.error, response.detail) == ("blocked-address", "not a public address")
+
+
+# Addresses and names that mean something else to a proxy than to us: its own machine, its own network.
+INSIDE = [
+    *("http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://127.1/", "http://0x7f000001/"),
+    *("http://0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/latest/", "http://10.0.0.1/"),
+    *("http://intranet/", "http://printer.local/", "http://PRINTER.local./", "http://metadata.google.internal/"),
+    *("http://router.lan/", "http://nas.home.arpa/", "http://pinned.test/"),
+]
+
+
+def through_proxy(tmp_path: Path, proxy: ScriptedSite, *more: str) -> Ran:
+    options = ("--scope", "any", "--proxy", f"http://127.0.0.1:{proxy.port}", "--resolve", "pinned.test=127.0.0.1")
+    return crawl(tmp_path, "http://a.test/", *options, *more)
+
+
+def test_no_link_and_no_redirect_leads_into_the_proxys_own_network(tmp_path: Path) -> None:
+    moved = {f"http://a.test/moved{n}": redirect(url) for n, url in enumerate(INSIDE)}
+    with scripted({"http://a.test/": page(*INSIDE, *moved, "http://b.test/"), **moved}) as proxy:
+        proxy.script["http://b.test/robots.txt"] = redirect("http://localhost/robots.txt")
+        ran = through_proxy(tmp_path, proxy, *ABROAD)
+        # The robots.txt of b.test cannot be had, and is asked for again.
+        assert set(proxy.paths()) == {"http://a.test/", "http://a.test/robots.txt", *moved, "http://b.test/robots.txt"}
+    errors = {error["kind"]: error["count"] for error in ran.told["errors"]}
+    hosts = {canonicalise(url).host for url in INSIDE}
+    assert errors.pop("blocked-address") >= len(hosts)
+    assert set(errors) == {"robots-unreachable"}
+
+
+@pytest.mark.parametrize("url", ["http://intranet/", "http://printer.local/", "http://localhost/"])
+def test_what_the_operator_says_the_address_of_and_allows_is_asked_for(tmp_path: Path, url: str) -> None:
+    where = ("--resolve", "intranet=10.0.0.1", "--resolve", "*.local=10.0.0.2")
+    allowed = ("--allow-network", "10.0.0.0/8", "--allow-network", "127.0.0.0/8")
+    with scripted({"http://a.test/": page(url), url: page()}) as proxy:
+        through_proxy(tmp_path, proxy, *where, *allowed, *ABROAD)
+        assert url in proxy.paths()
+
+
+def test_without_a_contact_a_proxy_is_asked_for_nothing_that_may_lie_beyond_this_machine(tmp_path: Path) -> None:
+    with scripted({"http://localhost/": page("http://a.test/", "/x"), "http://localhost/x": page()}) as proxy:
+        through = ("--proxy", f"http://127.0.0.1:{proxy.port}")
+        crawl(tmp_path, "http://localhost/", "--scope", "any", *through, *LOCAL)
+        assert {url.removesuffix("robots.txt") for url in proxy.paths()} == {"http://localhost/", "http://localhost/x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "private"),
+    [("a.test", False), ("local", True), ("xlocal.test", False), ("a.local.", True), ("internal.test", False)],
+)
+def test_names_of_private_networks(name: str, private: bool) -> None:
+    assert is_private(name) is private

@@ -27,12 +27,14 @@ from crawl.local import Busy, DataLock, LocalFleet, clean_up_after_a_kill
 from crawl.models import Campaign, Run, ScopeRule
 from crawl.models.campaign import MAX_BURST
 from crawl.plan import read_plan
+from crawl.ports import parse_ports
 from crawl.progress import standing
 from crawl.report import summary, table
 from crawl.request_options import (
     add_network_options,
     add_request_options,
     apply_request_options,
+    checked,
     network_options,
     seconds,
     without_secrets,
@@ -66,6 +68,13 @@ class Command(BaseCommand):
         add("--scope", choices=Campaign.Reach.values, help="how far links are followed (default: host)")
         add("--include", metavar="RE", action="append", help="only URLs in which this pattern is found")
         add("--exclude", metavar="RE", action="append", help="no URL in which this pattern is found")
+        add(
+            "--ports",
+            type=checked(parse_ports),
+            metavar="N,...",
+            help="ports that links may lead to, beside 80, 443, 8080, 8443 and those of the seeds; 'any': all that are"
+            " not another protocol's",
+        )
         add("--depth", type=_depth, metavar="N", help="at most N links away from a seed")
         add("--pages", type=_positive, metavar="N", help="at most N URLs asked for")
         add("--delay", type=seconds, metavar="S", help="seconds between two requests to a host (default: 1)")
@@ -141,6 +150,7 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
     given = {
         "reach": options["scope"],
         "max_depth": options["depth"],
+        "ports": None if options["ports"] is None else ",".join(options["ports"]),
         "max_pages": options["pages"],
         "delay_ms": options["delay"],
         "burst": options["burst"],
@@ -163,7 +173,7 @@ def _change(campaign: Campaign, options: dict[str, Any]) -> None:
 
 
 def _scope_of(campaign: Campaign) -> tuple[Any, ...]:
-    return campaign.reach, campaign.max_depth, *campaign.scope_rules.values_list("action", "pattern")
+    return campaign.reach, campaign.max_depth, campaign.ports, *campaign.scope_rules.values_list("action", "pattern")
 
 
 class Crawl:

@@ -139,7 +139,7 @@ def _plan(campaign: Campaign | None, options: dict[str, Any], url: URL) -> Plan:
     try:
         check_contact_for([url.fetch], row.contact, options["resolve"])
         parse_headers(row.headers)
-        plan = read_plan(row, Run(campaign=row)) if campaign else plan_of(row, Run(), NO_RULES, Scope("any", []), {})
+        plan = read_plan(row, Run(campaign=row)) if campaign else plan_of(row, Run(), NO_RULES, Scope("any", [url]), {})
     except (CampaignError, InvalidScope, ValueError) as error:
         raise CommandError(str(error), returncode=USAGE) from None
     added = {origin: basic(user, password) for origin, user, password in credentials_of(options)}

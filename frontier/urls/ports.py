@@ -1,0 +1,20 @@
+"""Ports on which no web server answers and another protocol may: a request there would be read as commands."""
+
+# The "bad ports" of the WHATWG Fetch standard, which no browser opens; 0 is refused for itself.
+BAD_PORTS = frozenset(
+    map(
+        str,
+        [
+            *(1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
+            *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515),
+            *(526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049),
+            *(3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+        ],
+    )
+)
+
+
+def port_of(host: str) -> str:
+    """The port of a "host" or "host:port"; empty where it is the scheme's own."""
+    _, colon, port = host.rpartition(":")
+    return port if colon and not host.endswith("]") else ""
