@@ -170,14 +170,16 @@ def test_an_answer_that_never_came_was_a_request(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_refuses_the_log_keeps_pages_waiting_and_loses_nothing(tmp_path: Path) -> None:
-    data, errors = tmp_path / "data", tmp_path / "errors"
+    data, log = tmp_path / "data", tmp_path / "data" / "crawl.log"
     data.mkdir()
     (data / "arrivals").write_text("in the way")
-    with scripted({"/": page("/a"), "/a": page()}) as site, open(errors, "w") as file:
+    with scripted({"/": page("/a"), "/a": page()}) as site:
         words = [*command(data, f"{site.url}/", *LOCAL), "--arrival-log"]
-        with subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=-1, stderr=file, text=True) as process:
-            wait_until(lambda: "could not be stored, trying again" in errors.read_text())
-            (data / "arrivals").unlink()
+        with subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=-1, stderr=-1, text=True) as process:
+            try:
+                wait_until(lambda: log.exists() and "could not be stored, trying again" in log.read_text())
+            finally:
+                (data / "arrivals").unlink()
             out, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert [one.url for one in logged(data)] == [f"{site.url}{asked.path}" for asked in site.asked]
