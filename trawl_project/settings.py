@@ -140,18 +140,24 @@ DATABASES = _databases()
 DATABASE_ROUTERS = ["frontier.router.InboxRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+
+def _at_least(variable: str, least: int, default: int) -> int:
+    number: int = env.int(variable, default=default)
+    if number < least:
+        print(f"trawl: {variable}: it must be at least {least}, not {number}", file=sys.stderr)
+        sys.exit(2)
+    return number
+
+
 # --- queue ---------------------------------------------------------------------------------------
 
 BROKER_URL = env.str("BROKER_URL", default="memory://")
 # Seconds a host stays with the worker that claimed it without a sign of life from that worker.
-LEASE_SECONDS = env.int("TRAWL_LEASE_SECONDS", default=60)
+LEASE_SECONDS = _at_least("TRAWL_LEASE_SECONDS", 10, default=60)  # it is renewed every 5 s
 # Fetch queues that hosts are spread over; one host always goes to the same queue.
-FETCH_QUEUES = env.int("TRAWL_FETCH_QUEUES", default=1)
-if FETCH_QUEUES < 1:
-    print(f"trawl: TRAWL_FETCH_QUEUES: there must be at least one fetch queue, not {FETCH_QUEUES}", file=sys.stderr)
-    sys.exit(2)
+FETCH_QUEUES = _at_least("TRAWL_FETCH_QUEUES", 1, default=1)
 # Host visits that one worker process holds at once.
-VISITS_PER_WORKER = env.int("TRAWL_VISITS_PER_WORKER", default=1000)
+VISITS_PER_WORKER = _at_least("TRAWL_VISITS_PER_WORKER", 1, default=1000)
 
 # --- fetching --------------------------------------------------------------------------------------
 

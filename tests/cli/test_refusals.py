@@ -34,12 +34,23 @@ def test_a_malformed_database_url_is_told_in_one_line(tmp_path: Path, url: str, 
     assert ran.err == f"trawl: DATABASE_URL: {reason}{SUPPORTED}"
 
 
-def test_no_fetch_queue_at_all_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "least"),
+    [
+        ("TRAWL_FETCH_QUEUES", 0, 1),
+        ("TRAWL_VISITS_PER_WORKER", 0, 1),
+        ("TRAWL_VISITS_PER_WORKER", -5, 1),
+        ("TRAWL_LEASE_SECONDS", 0, 10),
+    ],
+)
+def test_a_number_with_which_nothing_would_run_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: int, least: int
+) -> None:
     one = Installation(tmp_path / "data")
-    monkeypatch.setattr(Installation, "environment", {**one.environment, "TRAWL_FETCH_QUEUES": "0"})
+    monkeypatch.setattr(Installation, "environment", {**one.environment, variable: str(value)})
     ran = one.run("block", "list")
     assert ran.code == 2
-    assert ran.err == "trawl: TRAWL_FETCH_QUEUES: there must be at least one fetch queue, not 0\n"
+    assert ran.err == f"trawl: {variable}: it must be at least {least}, not {value}\n"
 
 
 @pytest.mark.parametrize("url", ["", " "])

@@ -73,7 +73,7 @@ class Command(BaseCommand):
             where = f" {printable(str(error.filename))}" if error.filename else ""
             raise CommandError(f"cannot read or sort{where}: {error.strerror}", returncode=USAGE) from None
         self._tell_doubts(logs)
-        sys.exit(max(code, TOO_SMALL if logs.reading.clock_steps else OK))
+        sys.exit(max(code, TOO_SMALL if logs.reading.clock_steps or logs.reading.unreadable else OK))
 
     def _show_all(self, logs: Logs, paths: list[Path], printer: Printer, options: dict[str, Any]) -> int:
         with bars(sys.stderr.isatty() and logs.reading.lines > 100_000) as steps:
@@ -127,6 +127,8 @@ def _reading(paths: list[Path], options: dict[str, Any]) -> Iterator[Logs]:
             logs.read(paths, steps.begin("reading", total), options["host"] or "")
         if logs.reading.unreadable and not logs.reading.lines:
             raise CommandError(f"no arrival log: {printable(logs.reading.reasons[0])}", returncode=USAGE)
+        if not logs.reading.lines and not options["host"]:
+            raise CommandError("there is no request in the log, so it shows nothing", returncode=USAGE)
         yield logs
 
 
