@@ -1,4 +1,4 @@
-"""A campaign by its name, for commands that only look at it."""
+"""An installation and its campaigns, for commands that only look at them."""
 
 from pathlib import Path
 
@@ -14,11 +14,17 @@ from frontier.urls import URL, url_hash
 from trawl_project.databases import prepare_databases
 
 
-def open_campaign(name: str) -> Campaign:
-    """The campaign. An installation that is not there yet is not made for it. Raises CommandError."""
+def has_database() -> bool:
+    """Whether there is an installation. A database server that is named counts as one."""
     database = settings.DATABASES["default"]
     file = str(database["NAME"])
-    if "sqlite" in database["ENGINE"] and not file.startswith("file:") and not Path(file).exists():
+    return "sqlite" not in database["ENGINE"] or file.startswith("file:") or Path(file).exists()
+
+
+def open_campaign(name: str) -> Campaign:
+    """The campaign. An installation that is not there yet is not made for it. Raises CommandError."""
+    if not has_database():
+        file = settings.DATABASES["default"]["NAME"]
         advice = "start it with: trawl crawl URL, or name another folder with --data DIR"
         raise CommandError(f"there is no campaign '{name}': there is no {file}; {advice}", returncode=USAGE)
     prepare_databases()

@@ -44,6 +44,7 @@ MOST_URLS, LEAST_URLS = 200, 10
 # At 0.03 claims took a fifth of the tasks' time in a crawl without delays; hosts are claimed a second ahead anyway.
 DISPATCH_SPACING_SECONDS = 0.1
 MERGE_SPACING_SECONDS = 0.1
+SWEEP_SPACING_SECONDS = 0.5
 # A merge costs at least a few fsyncs and 10 ms of CPU, so merges take up at most a quarter of the time; short ones,
 # which bring little, less than that.
 MERGE_REST = 3
@@ -213,6 +214,8 @@ def sweep() -> None:
     fed = campaigns.feed_due()
     if (plans.running() and claims.unpark()) or fed:
         trigger_dispatch()
+    if fed == campaigns.FEED:
+        trigger_sweep()
     sweep_marks(trigger=trigger_dispatch)
 
 
@@ -224,6 +227,7 @@ def capacity() -> int:
 
 trigger_dispatch = Trigger(dispatch, DISPATCH_SPACING_SECONDS)
 trigger_merge = Trigger(merge, MERGE_SPACING_SECONDS)
+trigger_sweep = Trigger(sweep, SWEEP_SPACING_SECONDS)
 
 
 @worker_ready.connect

@@ -24,6 +24,7 @@ Number = TypeVar("Number", int, I64)
 
 HOST_BITS = 31
 HOST_MASK = (1 << HOST_BITS) - 1
+LEASE_MASK = 0xFFFF_FFFF
 # A host on which only URLs of level n wait lets hosts pass that became due up to n times this much later,
 # if their URLs are of level 0. It still waits its turn and no longer, so none starves.
 LEVEL_MS = 1000
@@ -37,7 +38,7 @@ def due_key(host: Number, due_at: Number, level: Number) -> Number:
 
 def leased_key(host: int, lease: int) -> int:
     """The id of a LeasedHost row. Of a lease 32 bits: none is alive when the numbers come round."""
-    return ((lease & 0xFFFF_FFFF) << HOST_BITS) | host
+    return ((lease & LEASE_MASK) << HOST_BITS) | host
 
 
 def put_due(cursor: Any, using: str, hosts: I64) -> None:
@@ -178,7 +179,7 @@ def take_back(cursor: Any, using: str, condition: str, params: Sequence[Any], no
     leases = sql.columns(cursor, "id", f"FROM frontier_lease WHERE {condition} ORDER BY id {sql.SKIP_LOCKED}", params)
     if not leases.size:
         return 0
-    ids = sql.pack([lease & 0xFFFF_FFFF for lease in leases[0].tolist()])
+    ids = sql.pack([lease & LEASE_MASK for lease in leases[0].tolist()])
     held = f"id >> {HOST_BITS} IN {sql.rows('id bigint')}"
     sql.lock_rows(cursor, "frontier_leasedhost", held, [ids])
     keys, due_at, gap = sql.columns(cursor, "id, due_at, gap_ms", f"FROM frontier_leasedhost WHERE {held}", [ids])

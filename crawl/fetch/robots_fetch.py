@@ -62,9 +62,9 @@ class Neighbours:
         """Takes the next request to a host (frontier/booking.py)."""
         return book(host, gap_ms)
 
-    def end_booking(self, host: str, until: int) -> None:
+    def end_booking(self, host: str, arrived_at: int, until: int) -> None:
         """The request that was booked has arrived."""
-        end_booking(host, until)
+        end_booking(host, arrived_at, until)
 
 
 class RobotsFetcher:
@@ -129,8 +129,9 @@ class _RobotsFetch:
         self.visit.arrived(response)
         if self.foreign and self.booked:
             wish = asked(response) if response.status == 429 or response.status >= 500 else NOTHING
-            host, until = self.foreign, max(int(response.arrived_at * 1000) + gap_ms, now_ms() + wish.ms)
-            self.around.writer.ask(lambda: self.around.neighbours.end_booking(host, until))
+            host, arrived_at = self.foreign, int(response.arrived_at * 1000)
+            until = max(arrived_at + gap_ms, now_ms() + wish.ms)
+            self.around.writer.ask(lambda: self.around.neighbours.end_booking(host, arrived_at, until))
         location = response.headers.get("location", "").strip()
         if response.status in (301, 302, 303, 307, 308) and location and hops < MAX_REDIRECTS:
             try:

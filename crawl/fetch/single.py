@@ -1,34 +1,42 @@
 """One URL through the engine of a crawl: what it shows is what a crawl would do. Nothing is stored.
 
 Visits, clocks, robots.txt, guard, loop and discovery are those of a crawl. In place of the writer stands one that only
-notes what it is given, and in place of the frontier a few dictionaries: a URL is known if it was asked for before, and
-a host has the clock that its last visit left. Redirects to other hosts, which a crawl queues, are followed here, each
-in a visit of its own.
+notes what it is given, and in place of the queues a few dictionaries: a URL is known if it was asked for before, and
+a host has the clock that its last visit left. Hosts that the frontier knows are asked in their turn, between the visits
+of a crawl (`InTurn`). Redirects to other hosts, which a crawl queues, are followed here, each in a visit of its own.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+from django.db import connections
 
 from crawl.fetch.engine import Engine, Options
 from crawl.fetch.loop import FetchLoop
 from crawl.fetch.resolver import Resolver
 from crawl.fetch.response import Response
-from crawl.fetch.robots_fetch import Neighbours
+from crawl.fetch.robots_fetch import FLIGHT_MS, Neighbours
 from crawl.fetch.target import Known, Outcome, Target
 from crawl.fetch.visit import MAX_BODY_BYTES, HostVisit
 from crawl.fetch.waits import why_so_slow
 from crawl.fetch.watched import Notes, Step, WatchedLoop, WatchedResolver
+from crawl.models import RobotsFile
 from crawl.pages import key_of
 from crawl.plan import Plan
 from crawl.record import Ended, Record, Writer
 from crawl.rows import RobotsRow
 from crawl.store.archive import Archive
 from crawl.store.arrivals import ArrivalLogs
+from frontier.blocks import covering
+from frontier.booking import Reservation, Standing, Turn, standing
 from frontier.claim import Visit
 from frontier.complete import Release
+from frontier.politeness import now_ms
 from frontier.urls import URL, url_hash
 
 MAX_HOSTS = 10  # in a row, by redirects
@@ -39,17 +47,18 @@ END_SECONDS = 1.0  # before the end of its wait a visit is begun: it waits for t
 
 
 class SingleFetch(Engine):
-    """Fetches one URL. `blocked`: whether a domain block covers a host. `tell`: called again and again meanwhile, on
-    the caller's thread, with what is being done."""
+    """Fetches one URL. `turns`: the frontier beside it. `tell`: called again and again meanwhile, on the caller's
+    thread, with what is being done."""
 
     def __init__(
         self,
         options: Options,
-        blocked: Callable[[str], bool] = lambda host: False,
+        turns: "Strangers | None" = None,
         tell: Callable[[str], None] = lambda doing: None,
     ) -> None:
         self.notes = Notes()
-        self.is_blocked = blocked
+        self.turns = turns or Strangers()
+        self.is_blocked = self.turns.is_blocked
         self._tell = tell
         self._asked: set[str] = set()  # canonical URLs
         self._clocks: dict[str, Release] = {}
@@ -96,21 +105,34 @@ class SingleFetch(Engine):
             self._blocked.add(name)
         targets = deque([target])
         while targets:
-            clock = self._clocks.get(name)
-            due_at, gap_ms = (clock.due_at, clock.gap_ms) if clock else (0, 0)
-            visit = WatchedVisit(Visit(1, name, 1, due_at, gap_ms, None, 0, "", []), targets, self)
-            self._visit = visit
+            visit = self._visit = WatchedVisit(self._open(name), targets, self)
+            visit.due_at = visit.lease.due_at / 1000
+            if visit.due_at - time.time() > MAX_WAIT_SECONDS:
+                break
             self._committed[id(visit)] = self._ended.set
-            self._wait_for(visit, due_at / 1000 - END_SECONDS)
+            if visit.due_at > time.time():
+                self.notes.has_to_wait()
+            self._wait_for(visit, visit.due_at - END_SECONDS)
             self._ended.clear()
             self.loop.submit(lambda visit=visit: self._begin(visit))  # type: ignore[misc]
             while not self._ended.wait(LOOK_SECONDS):
                 self._look()
             targets = visit.targets
-            if visit.is_held_up or visit.due_at - time.time() > MAX_WAIT_SECONDS:
+            if visit.is_held_up:
                 break
+        self.turns.end(name, int(visit.due_at * 1000) + 1)
         if targets:
             self.notes.hop(targets[0], visit)
+
+    def _open(self, name: str) -> Visit:
+        """The visit as a crawl would open it."""
+        last, known = self._clocks.get(name), self.turns.standing(name)
+        due_at, gap_ms, reason = (last.due_at, last.gap_ms, last.reason) if last else (0, 0, "")
+        if known is None:
+            return Visit(1, name, 1, due_at, gap_ms, None, 0, reason, [])
+        if known.free_at > due_at:
+            due_at, reason = known.free_at, known.reason
+        return Visit(known.host, name, 1, due_at, max(gap_ms, known.gap_ms), known.delay_ms, 0, reason, [])
 
     def _wait_for(self, visit: HostVisit, until: float) -> None:
         while time.time() < until:
@@ -172,11 +194,15 @@ class SingleFetch(Engine):
         return self._noting
 
     def _make_neighbours(self) -> Neighbours:
-        return _Strangers(self.is_blocked)
+        return self.turns
 
     @staticmethod
     def pace_of(visit: HostVisit | None) -> str:
         """Why a host is not asked at once."""
+        if isinstance(visit, WatchedVisit) and visit.let_pass:
+            return f"a crawl is visiting {visit.lease.name}"
+        if visit and visit.lease.reason and not visit.last_arrival:
+            return visit.lease.reason
         if visit is None or visit.manners is None:
             return "the host's pace"
         plan, crawl_delay = visit.manners
@@ -189,6 +215,8 @@ class WatchedVisit(HostVisit):
 
     around: SingleFetch
     asks_robots = False
+    let_pass = False  # before the request that is under way, a crawl had its turn
+    queued_at = 0.0
 
     @property
     def is_held_up(self) -> bool:
@@ -222,6 +250,27 @@ class WatchedVisit(HostVisit):
             step.error, step.detail = failure.error, failure.detail
         super().robots_done(target, failure)
 
+    def wait(self, target: Target, then: Callable[[], None]) -> None:
+        """Each request is sent in the host's turn."""
+        self.let_pass, self.queued_at = False, time.time()
+        self._take_turn(target, then)
+
+    def _take_turn(self, target: Target, then: Callable[[], None]) -> None:
+        turns, name, now = self.around.turns, self.lease.name, time.time()
+        turn = turns.turn(name, self.pace.delay, int(self.due_at * 1000))
+        if turn and not turn.is_mine:
+            self.let_pass = True
+            self.around.notes.has_to_wait()
+            self.around.notes.doing = f"waits for its turn: {self.around.pace_of(self)}"
+            if now - self.queued_at > MAX_WAIT_SECONDS:
+                self.put_off(target, now, self.around.pace_of(self))
+            else:
+                super().wait_until(turn.at / 1000, target, lambda: self._take_turn(target, then))
+            return
+        if turn:
+            self.due_at = max(self.due_at, turn.at / 1000)
+        super().wait(target, then)
+
     def wait_until(self, at: float, target: Target, then: Callable[[], None]) -> None:
         self.around.notes.doing = f"waits {at - time.time():.1f} s: {self.around.pace_of(self)}"
         super().wait_until(at, target, then)
@@ -247,17 +296,77 @@ class _Noting(Writer):
         job()
 
 
-class _Strangers(Neighbours):
-    """Hosts that no frontier knows."""
-
-    def __init__(self, is_blocked: Callable[[str], bool]) -> None:
-        self._is_blocked = is_blocked
+class Strangers(Neighbours):
+    """Hosts that no frontier knows: there is none, or it has nothing to do with the fetch."""
 
     def is_blocked(self, host: str) -> bool:
-        return self._is_blocked(host)
+        return False
 
-    def stored(self, origin: str) -> None:
+    def stored(self, origin: str) -> RobotsFile | None:
         return None
 
-    def book(self, host: str, gap_ms: int) -> None:
+    def book(self, host: str, gap_ms: int) -> int | None:
         return None
+
+    def standing(self, host: str) -> Standing | None:
+        """How the frontier sees a host."""
+        return None
+
+    def turn(self, host: str, gap_ms: int, not_before: int) -> Turn | None:
+        """Takes a host's turn (frontier/booking.py)."""
+        return None
+
+    def end(self, host: str, until: int) -> None:
+        """No further request is sent; the host may be asked again at a time (ms since 1970)."""
+
+
+class InTurn(Strangers):
+    """Hosts as the frontier knows them. `with_blocks`: whether domain blocks hold.
+
+    Called on two threads, one at a time. None keeps its connection.
+    """
+
+    def __init__(self, with_blocks: bool) -> None:
+        self._reservations: dict[str, Reservation] = {}
+        self._is_blocked = cache(lambda host: with_blocks and bool(covering([host])))
+
+    def is_blocked(self, host: str) -> bool:
+        with _connected():
+            return self._is_blocked(host)
+
+    def stored(self, origin: str) -> RobotsFile | None:
+        with _connected():
+            return Neighbours.stored(self, origin)
+
+    def book(self, host: str, gap_ms: int) -> int | None:
+        turn = self.turn(host, gap_ms - FLIGHT_MS, 0)
+        return turn and (0 if turn.is_mine and turn.at <= now_ms() else turn.at)
+
+    def end_booking(self, host: str, arrived_at: int, until: int) -> None:
+        with _connected():
+            found = standing(host, now_ms())
+        self.end(host, max(until, arrived_at + (found.gap_ms if found else 0)))
+
+    def standing(self, host: str) -> Standing | None:
+        with _connected():
+            found = self._reservation(host).standing(now_ms())
+        return found
+
+    def turn(self, host: str, gap_ms: int, not_before: int) -> Turn | None:
+        with _connected():
+            return self._reservation(host).turn(gap_ms, FLIGHT_MS, not_before)
+
+    def end(self, host: str, until: int) -> None:
+        with _connected():
+            self._reservation(host).end(until)
+
+    def _reservation(self, host: str) -> Reservation:
+        return self._reservations.setdefault(host, Reservation(host))
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        connections["default"].close()

@@ -147,6 +147,10 @@ class Notes:
         self.doing = f"asks {request.address or 'the proxy'} for {request.url}"
         return attempt
 
+    def has_to_wait(self) -> None:
+        """The first request is ready, and waits."""
+        self._ready = self._ready or time.time()
+
     def answered(self, attempt: Attempt, response: Response) -> None:
         """What came of it."""
         self._ready = response.ended_at

@@ -3,8 +3,10 @@
 import json
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +59,15 @@ def fetched(installation: Installation, url: str, *words: str, code: int = 0) ->
 
 
 def dumped(installation: Installation) -> list[str]:
-    """All rows of both databases."""
+    """All rows of both databases, but for the one value that a fetch leaves: when its host may be asked again."""
     lines = []
     for name in ("trawl", "trawl-inbox"):
-        with closing(sqlite3.connect(installation.data / f"{name}.sqlite3")) as database:
-            lines += list(database.iterdump())
+        with closing(sqlite3.connect(":memory:")) as copy:
+            with closing(sqlite3.connect(installation.data / f"{name}.sqlite3")) as database:
+                database.backup(copy)
+            if name == "trawl":
+                copy.execute("UPDATE frontier_host SET booked_until = 0")
+            lines += list(copy.iterdump())
     return lines
 
 
@@ -137,16 +143,63 @@ def test_an_unknown_campaign_is_told_and_no_installation_is_made_for_it(one: Ins
     assert not nowhere.data.exists()
 
 
-def test_it_works_beside_a_running_crawl_of_the_same_data(tmp_path: Path) -> None:
+def test_beside_a_running_crawl_both_keep_the_gap_to_each_other(tmp_path: Path) -> None:
+    def slow(asked: Asked) -> Answer:
+        time.sleep(5)
+        return page("/4")
+
     script = {f"/{number}": page(f"/{number + 1}") for number in range(1000)}
-    with scripted({**script, "/": page("/0")}) as site:
+    with scripted({**script, "/": page("/0"), "/3": slow}) as site:
         one = Installation(tmp_path / "data")
-        words = one.crawl(f"{site.url}/", "--delay", "0.1")
+        words = one.crawl(f"{site.url}/", "--delay", "0.5", "--no-adaptive-delay")
         with subprocess.Popen(words, cwd=ROOT, env=one.environment, stdout=subprocess.PIPE) as crawl:
-            wait_until(lambda: len(site.paths()) > 3)
-            record = fetched(one, f"{site.url}/0")
+            wait_until(lambda: "/3" in site.paths())
+            record = fetched(one, f"{site.url}/999")
+            wait_until(lambda: len(site.asked) - site.paths().index("/999") > 4, seconds=60)
             assert crawl.poll() is None
             crawl.terminate()
             told, _ = crawl.communicate(timeout=60)
-    assert record["hops"][0]["status"] == 200
+    robots, page_asked = (step["attempts"][0] for step in record["hops"][0]["requests"])
+    assert robots["waited_for"] == f"a crawl is visiting {site.url.removeprefix('http://')}"
+    assert (robots["status"], page_asked["status"]) == (404, 200)
     assert json.loads(told)["errors"] == []
+    # The crawl asked for robots.txt once, the fetch for robots.txt and its page.
+    at = [asked.time for asked in site.asked]
+    assert [asked.path for asked in site.asked].count("/robots.txt") == 2
+    assert min(after - before for before, after in pairwise(at)) >= 0.5
+
+
+@pytest.mark.parametrize("campaign", [("--campaign", "site"), ()], ids=["with the campaign", "without"])
+def test_a_host_that_has_asked_a_crawl_for_a_pause_is_left_alone(tmp_path: Path, campaign: tuple[str, ...]) -> None:
+    busy = Answer("busy", status=429, headers={"Retry-After": "3600"})
+    with scripted({"/": page("/a"), "/a": busy, "/b": page()}) as site:
+        one = Installation(tmp_path / "data")
+        words = one.crawl(f"{site.url}/")
+        with subprocess.Popen(words, cwd=ROOT, env=one.environment, stdout=subprocess.PIPE) as crawl:
+            wait_until(lambda: "/a" in site.paths())
+            wait_until(lambda: one.rows("SELECT 1 FROM frontier_host WHERE reason LIKE '%asked to wait%'"))
+            site.asked.clear()
+            ran = one.run("fetch", f"{site.url}/b", *LOCAL, *campaign, "--json")
+            crawl.terminate()
+            crawl.communicate(timeout=60)
+    assert (ran.code, ran.err, site.asked) == (1, "", [])
+    (hop,) = json.loads(ran.out)["hops"]
+    assert (hop["status"], hop["requests"], hop["again"]["what"]) == (None, [], "host")
+    assert hop["again"]["why"] == "HTTP 429, asked to wait 1 hour"
+    assert hop["stored"]["why"] == "the URL keeps its place in its queue"
+
+
+def test_a_pause_that_a_fetch_was_asked_for_is_kept_by_the_next_crawl(one: Installation, site: ScriptedSite) -> None:
+    site.script["/a"] = Answer("busy", status=429, headers={"Retry-After": "5"})
+    fetched(one, f"{site.url}/a", code=1)
+    site.script["/a"] = page()
+    subprocess.run(
+        one.crawl(f"{site.url}/", "--again"),
+        cwd=ROOT,
+        env=one.environment,
+        capture_output=True,
+        check=True,
+        timeout=90,
+    )
+    told, after = [asked.time for asked in site.asked if asked.path != "/robots.txt"][:2]
+    assert after - told >= 5

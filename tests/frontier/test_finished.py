@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from django.db import transaction
 
+from crawl import campaigns
 from crawl.campaigns import feed_due, nothing_left
 from crawl.models import Campaign, Page
 from frontier.claim import Visit
@@ -105,3 +106,19 @@ def test_a_campaign_is_over_when_its_last_url_is_done(frontier: World, campaign:
     assert not nothing_left(campaign)
     frontier.leave(visit)
     assert nothing_left(campaign)
+
+
+def test_pages_of_a_campaign_that_is_paused_keep_nobodys_from_being_tried_again(
+    frontier: World, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Campaign.objects.create(name="other", status=Campaign.Status.PAUSED)
+    frontier.add("https://a.test/1", "https://a.test/2", campaign=other.pk)
+    frontier.add("https://b.test/1", campaign=campaign.pk)
+    for visit in frontier.visit(campaign.pk, other.pk):
+        for url in visit.urls:
+            fails(frontier, visit._replace(urls=[url]))
+    monkeypatch.setattr(campaigns, "FEED", 2)
+    assert [feed_due(), feed_due()] == [1, 0]
+    Campaign.objects.filter(id=other.pk).update(status=Campaign.Status.RUNNING)
+    assert [feed_due(), feed_due()] == [2, 0]
+    other.delete()

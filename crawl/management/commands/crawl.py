@@ -208,6 +208,7 @@ class Crawl:
         engine(lambda: tasks.make_engine(**network_options(self.options)))
         fleet.start()
         tasks.trigger_merge()
+        tasks.trigger_sweep()
         try:
             self._watch()
         finally:
@@ -270,9 +271,8 @@ class Crawl:
                 if not self.lock_is_there():
                     display.say(f"trawl: the data directory {settings.DATA_DIR} was deleted; nothing can be stored")
                     os._exit(1)  # the writer would try for ever
-                with suppress(
-                    OperationalError
-                ):  # a full disk, for one, is waited out; the next look tells the time then
+                # A full disk, for one, is waited out; the next look tells the time then.
+                with suppress(OperationalError):
                     Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
                         busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
                     )

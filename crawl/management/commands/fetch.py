@@ -9,13 +9,11 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,12 +22,12 @@ from crawl.campaigns import CampaignError, check_contact_for, rules_of
 from crawl.engine_options import engine_options
 from crawl.fetch.authorities import InvalidAuthorities
 from crawl.fetch.request_headers import basic, parse_headers
-from crawl.fetch.single import SingleFetch
+from crawl.fetch.single import InTurn, SingleFetch
 from crawl.fetch_report import body_of, report
 from crawl.fetch_text import Row, rows, summary
 from crawl.lookup import USAGE, printable
 from crawl.models import Campaign, Run
-from crawl.open_campaign import open_campaign, page_of
+from crawl.open_campaign import has_database, open_campaign, page_of
 from crawl.plan import Plan, plan_of, read_plan
 from crawl.request_options import (
     add_network_options,
@@ -41,12 +39,13 @@ from crawl.request_options import (
 )
 from crawl.scope import InvalidScope, Scope
 from crawl.targets import known_of
-from frontier.blocks import covering
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
+from trawl_project.databases import prepare_databases
 
 DETAILS = """\
-What is shown is what a crawl would do; nothing is stored. The gap between two requests to a host is kept, and
-what robots.txt forbids is not asked for. Redirects are followed to other hosts too, each by its own robots.txt.
+What is shown is what a crawl would do; no page is stored. The gap between two requests to a host is kept, also
+to those of a crawl with the same data directory, and what robots.txt forbids is not asked for. Redirects are
+followed to other hosts too, each by its own robots.txt.
 
 exit code: 0 fetched, the last answer was a 2xx or 304; 1 anything else, the report says what; 2 wrong usage;
 130 interrupted
@@ -58,7 +57,7 @@ class Command(BaseCommand):
     """Fetches one URL and shows what a crawl would make of it."""
 
     help = "fetch one URL as a crawl would, and show each hop, verdict, header and timing; nothing is stored"
-    needs_database = False  # --campaign opens it by itself
+    needs_database = False  # but where there is one, hosts are asked in their turn
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
@@ -98,12 +97,16 @@ class Command(BaseCommand):
 def _fetched(options: dict[str, Any], progress: "_Progress") -> tuple[dict[str, Any], bytes]:
     """The record of a fetch, and the body where it is wanted."""
     campaign = open_campaign(options["campaign"]) if options["campaign"] is not None else None
+    turns = None
+    if campaign or has_database():
+        prepare_databases()
+        turns = InTurn(with_blocks=campaign is not None)
     if options["again"] and campaign is None:
         raise CommandError("--again needs --campaign: it asks by what that knows of the page", returncode=USAGE)
     url = _url(options["url"], rules_of(campaign) if campaign else NO_RULES)
     plan = _plan(campaign, options, url)
     page = page_of(campaign, url) if campaign else None
-    with _engine(options, campaign, progress) as engine:
+    with _engine(options, turns, progress) as engine:
         engine.fetch(
             url,
             plan,
@@ -147,14 +150,14 @@ def _plan(campaign: Campaign | None, options: dict[str, Any], url: URL) -> Plan:
 
 
 @contextmanager
-def _engine(options: dict[str, Any], campaign: Campaign | None, progress: "_Progress") -> Iterator[SingleFetch]:
+def _engine(options: dict[str, Any], turns: InTurn | None, progress: "_Progress") -> Iterator[SingleFetch]:
     """An engine of its own, silent but for its progress."""
     with tempfile.TemporaryDirectory(prefix="trawl-") as folder:
         try:
             settings = engine_options(Path(folder), **network_options(options))
         except InvalidAuthorities as error:
             raise CommandError(str(error), returncode=USAGE) from None
-        engine = SingleFetch(settings, cache(_is_blocked) if campaign else lambda host: False, progress.tell)
+        engine = SingleFetch(settings, turns, progress.tell)
         logging.disable(logging.CRITICAL)  # the report says it
         try:
             yield engine
@@ -162,14 +165,6 @@ def _engine(options: dict[str, Any], campaign: Campaign | None, progress: "_Prog
         finally:
             logging.disable(logging.NOTSET)
             progress.end()
-
-
-def _is_blocked(host: str) -> bool:
-    """Whether a domain block covers a host. Asked from the engine's thread too, which keeps no connection."""
-    try:
-        return bool(covering([host]))
-    finally:
-        connections["default"].close()
 
 
 # --- printing -----------------------------------------------------------------------------------------------
