@@ -123,7 +123,7 @@ class Resolver:
         self._clock = clock
         self._cache: OrderedDict[str, tuple[float, Resolved]] = OrderedDict()
         self._waiting: dict[str, tuple[float, list[Done]]] = {}  # since when, and who
-        self._in_doubt: list[str] = []
+        self._in_doubt: dict[str, None] = {}  # in the order in which they came into doubt
         self._probes = 0
         self._servers = list(name_servers) or None
         self._channels: dict[bool, pycares.Channel] = {}
@@ -153,20 +153,15 @@ class Resolver:
             channel.close()
 
     def _known(self, name: str) -> Resolved | None:
-        for pattern, address in self._overrides:
-            if fnmatchcase(name, pattern):
-                return Resolved([address])
-        try:
-            return Resolved([str(ipaddress.ip_address(name.strip("[]")))])
-        except ValueError:
-            pass
+        expires, known = self._cache.get(name, (0.0, None))
+        if known and expires > self._clock():
+            self.look_ups.cached += 1
+            return known
+        if address := _pinned(name, self._overrides):
+            return Resolved([address])
         if name.endswith(".invalid"):  # RFC 6761 section 6.4: never asked for
             return Resolved([], "no such name")
-        expires, known = self._cache.get(name, (0.0, None))
-        if known is None or expires <= self._clock():
-            return None
-        self.look_ups.cached += 1
-        return known
+        return None
 
     def _channel(self, name: str) -> pycares.Channel:
         """The domains of resolv.conf's `search` are tried for names of one word only, as in an intranet."""
@@ -213,7 +208,7 @@ class Resolver:
     def _doubt(self, name: str) -> None:
         """Nobody has answered. Whether it is the name or our name servers, a question that every one of them can
         answer tells: that for the servers of the root."""
-        self._in_doubt.append(name)
+        self._in_doubt[name] = None
         if len(self._in_doubt) > 1:
             return
         self._probes += 1
@@ -230,7 +225,7 @@ class Resolver:
             return
         deaf = error in _UNHEARD
         self._note(deaf)
-        names, self._in_doubt = self._in_doubt, []
+        names, self._in_doubt = self._in_doubt, {}
         for name in names:
             self.look_ups.unanswered += name in self._waiting
             answer = Resolved([], "no name server answers" if deaf else NOT_ANSWERED, deaf)
@@ -275,12 +270,18 @@ def _read(result: Any) -> tuple[Resolved, float]:
 
 def fixed_address(name: str, overrides: Iterable[tuple[str, str]]) -> str:
     """The address of a host name that can be told without a look-up: pinned, written out, or localhost; else empty."""
+    if address := _pinned(name, overrides):
+        return address
+    is_here = f".{name.removesuffix('.')}".endswith(".localhost")  # RFC 6761 section 6.3
+    return "127.0.0.1" if is_here else ""
+
+
+def _pinned(name: str, overrides: Iterable[tuple[str, str]]) -> str:
+    """The address of a host name that is pinned or written out; else empty."""
     name = name.strip("[]").removesuffix(".")
     for pattern, address in overrides:
         if fnmatchcase(name, pattern):
             return address
-    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 section 6.3
-        return "127.0.0.1"
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -302,6 +303,8 @@ def parse_override(text: str) -> tuple[str, str]:
     """'*.test=127.0.0.1' as (pattern, address). Raises ValueError that says what is wrong."""
     pattern, _, address = text.strip().partition("=")
     try:
+        if not pattern.strip():
+            raise ValueError
         return pattern.strip().lower(), str(ipaddress.ip_address(address.strip().strip("[]")))
     except ValueError:
         raise ValueError(f"'{text}' is not of the form NAME=ADDRESS, for example *.test=127.0.0.1") from None
