@@ -1,5 +1,6 @@
 """What can be done with a campaign. Every act, from a command or the web, goes through here."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ from frontier.priority import by_depth, by_weight
 from frontier.router import inbox_alias
 from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
 from trawl_project.errors import parsed
+
+_MAIL_ADDRESS = re.compile(r"[^@\s<>()]+@[^@\s<>().]+(\.[^@\s<>().]+)*")
 
 # Pages fed back into their queues in one go.
 FEED = 5_000
@@ -73,7 +76,7 @@ def check_contact_for(urls: Iterable[str], contact: str, overrides: Iterable[tup
     """The same for some URLs, with a contact or ''; that of the settings stands in for it."""
     contact = contact or settings.CONTACT
     if contact:
-        check_header(contact)
+        check_address(contact)
         return
     pinned = [*overrides, *parsed("TRAWL_RESOLVE", settings.RESOLVE, parse_override)]
     for url in urls:
@@ -84,12 +87,24 @@ def check_contact_for(urls: Iterable[str], contact: str, overrides: Iterable[tup
             )
 
 
-def check_header(contact: str) -> None:
-    """Refuses a contact that cannot stand in the User-Agent header. Raises CampaignError."""
+def check_address(contact: str) -> None:
+    """Refuses a contact that cannot stand in the User-Agent header, or that nobody could write to. Raises
+    CampaignError."""
     if not (contact.isascii() and contact.isprintable()):
         raise CampaignError(
             f"the contact {contact!r} goes into a request header: write it in plain ASCII, without line breaks"
         )
+    if not (_MAIL_ADDRESS.fullmatch(contact) or _is_page(contact)):
+        raise CampaignError(
+            f"the contact '{contact}' is neither a mail address (me@example.org) nor a page (https://example.org/bot)"
+        )
+
+
+def _is_page(contact: str) -> bool:
+    try:
+        return contact.startswith(("http://", "https://")) and bool(canonicalise(contact))
+    except InvalidURL:
+        return False
 
 
 def start(campaign: Campaign) -> Run:

@@ -26,9 +26,12 @@ def report(engine: SingleFetch, url: str, campaign: str | None, *, links: bool =
     """All that is to be said; `links`: with every link of the last page."""
     hops = engine.notes.hops
     told = [_hop(engine, hop, links and hop is hops[-1], campaign is not None) for hop in hops]
+    asked: set[str] = set()
     for this, after in zip(told, [*told[1:], None], strict=True):
+        asked.add(this["canonical"])
         if this["redirect"]:
             this["redirect"]["followed"] = after is not None and after["canonical"] == this["redirect"]["canonical"]
+            this["redirect"]["loop"] = this["redirect"]["canonical"] in asked
     last = told[-1]
     done = not last["error"] and (200 <= (last["status"] or 0) < 300 or last["status"] == 304)
     return {"url": url, "campaign": campaign, "ok": done, "hops": told}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from crawl.fetch.response import REDIRECTS
 from crawl.fetch.waits import spoken
 
 MAX_LINES = 60  # of a head
@@ -204,9 +205,13 @@ def _end(hop: dict[str, Any]) -> Iterator[Row]:
         yield Row("error", f"{error['kind']}: {error['detail']}" if error["detail"] else error["kind"], BAD)
         yield Row("", f"{error['meaning']}; {_retry(error)}")
     if redirect:
-        followed = "" if redirect["followed"] else "; not followed here"
         yield Row("redirect", redirect["url"])
-        yield Row("", f"{_CRAWL[redirect['crawl']]}{followed}")
+        if redirect["loop"]:
+            yield Row("", "a redirect loop: it was asked for before", BAD)
+        else:
+            yield Row("", f"{_CRAWL[redirect['crawl']]}{'' if redirect['followed'] else '; not followed here'}")
+    elif hop["status"] in REDIRECTS and not error:
+        yield Row("redirect", "nowhere: the answer has no Location", ODD)
     yield Row("stored", _stored(stored))
     if again:
         who = "the URL" if again["what"] == "url" else "the host"

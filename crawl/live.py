@@ -71,7 +71,7 @@ class Display:
         grid.add_row("queue", queue)
         grid.add_row("errors", Text(f"{now.errors:,}", style="yellow" if now.errors else ""))
         if now.forbidden:
-            grid.add_row("forbidden", f"{now.forbidden:,}   by robots.txt, scope or a domain block")
+            grid.add_row("forbidden", f"{now.forbidden:,}   by robots.txt, scope, ports or a domain block")
         left = f", about {duration(now.waiting_urls / rate)} for what is known" if rate and now.waiting_urls else ""
         grid.add_row("time", f"{duration(now.run.busy_ms / 1000)}{left}")
         if now.waits_for:

@@ -24,7 +24,7 @@ class Standing:
     visiting: int
     inbox_links: int
     errors: int
-    forbidden: int  # by robots.txt, scope or a domain block
+    forbidden: int  # by robots.txt, scope, ports or a domain block
     waits_for: str
 
 
@@ -50,7 +50,7 @@ def _reason(campaign: Campaign) -> str:
     host = next_due()
     retry = Page.objects.filter(due_at__isnull=False).aggregate(at=Min("due_at"), n=Count("id"))
     if retry["at"] is not None and (host is None or retry["at"] < host.due_at):
-        return f"{retry['n']} failed URLs, the first tried again {_when(retry['at'] - now)}"
+        return f"{counted(retry['n'], 'URL')} to be asked for again, the first {_when(retry['at'] - now)}"
     if host is not None and host.due_at > now:
         return f"{host.name}{_because(host)}, due {_when(host.due_at - now)}"
     return ""

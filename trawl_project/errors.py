@@ -22,7 +22,7 @@ class UsageError(Exception):
 
 
 class SettingError(Exception):
-    """A variable of the environment has a value that cannot be used; exit code 1."""
+    """A variable of the environment has a value that cannot be used; exit code 2, as for wrong words."""
 
 
 def parsed(variable: str, texts: Iterable[str], parse: Callable[[str], T]) -> list[T]:
@@ -40,7 +40,7 @@ def report(error: Exception) -> int:
     if isinstance(error, UsageError):
         return say(str(error), 2)
     if isinstance(error, SettingError):
-        return say(f"wrong setting in the environment: {error}; docs/settings.md lists them", 1)
+        return say(f"wrong setting in the environment: {error}; docs/settings.md lists them", 2)
     if "django.CommandError" in kinds(error):
         return say(str(error), getattr(error, "returncode", 1))
     return say(explain(error) or record_bug(error), 1)
@@ -113,7 +113,8 @@ def explain_os_error(error: OSError) -> str | None:
     place = str(error.filename or "")
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{reason}: {place}; free some space, or name another folder with --data DIR".replace(": ;", ";")
+        where = f": {place}" if place else ", for what is printed or for the data directory"
+        return f"{reason}{where}; free some space, or name another folder with --data DIR"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files; raise the limit first: ulimit -n 65536"
     if place and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -8,7 +8,7 @@ import secrets
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import environ
 
@@ -17,6 +17,32 @@ from trawl_project.sqlite import INBOX_CACHE_KIB, MAIN_CACHE_KIB, options
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def _at_least(variable: str, least: int, default: int) -> int:
+    text = str(env.str(variable, default=str(default)))
+    try:
+        number = int(text)
+    except ValueError:
+        _refuse(f"{variable}: '{text}' is not a whole number")
+    if number < least:
+        _refuse(f"{variable}: it must be at least {least}, not {number}")
+    return number
+
+
+def _log_level() -> str:
+    level = str(env.str("TRAWL_LOG_LEVEL", default="WARNING")).upper()
+    if level not in LOG_LEVELS:
+        _refuse(f"TRAWL_LOG_LEVEL: '{level}' is none of {', '.join(LOG_LEVELS)}")
+    return level
+
+
+def _refuse(why: str) -> NoReturn:
+    print(f"trawl: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 DATA_DIR = Path(env.str("TRAWL_DATA", default="data")).expanduser().resolve()
 
 
@@ -125,8 +151,7 @@ def _databases() -> dict[str, Any]:
     try:
         default = _database(env.str("DATABASE_URL", default="").strip())
     except ValueError as error:
-        print(f"trawl: DATABASE_URL: {error}; use sqlite:///PATH or postgres://user@host:port/name", file=sys.stderr)
-        sys.exit(2)
+        _refuse(f"DATABASE_URL: {error}; use sqlite:///PATH or postgres://user@host:port/name")
     if default["ENGINE"] == SQLITE:
         name = Path(default["NAME"])
         # The inbox is a file of its own, so that a merge never keeps a worker from writing down links.
@@ -139,14 +164,6 @@ def _databases() -> dict[str, Any]:
 DATABASES = _databases()
 DATABASE_ROUTERS = ["frontier.router.InboxRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
-
-def _at_least(variable: str, least: int, default: int) -> int:
-    number: int = env.int(variable, default=default)
-    if number < least:
-        print(f"trawl: {variable}: it must be at least {least}, not {number}", file=sys.stderr)
-        sys.exit(2)
-    return number
 
 
 # --- queue ---------------------------------------------------------------------------------------
@@ -191,5 +208,5 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.str("TRAWL_LOG_LEVEL", default="WARNING")},
+    "root": {"handlers": ["stderr"], "level": _log_level()},
 }

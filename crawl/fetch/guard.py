@@ -101,8 +101,11 @@ def _forms(address: Address) -> list[Address]:
 
 
 def parse_network(text: str) -> Network:
-    """A network or single address as the operator wrote it. Raises ValueError that says what is wrong."""
+    """A network or single address as the operator wrote it; IPv4 in IPv6 as what is meant. Raises ValueError that says
+    what is wrong."""
     try:
-        return ipaddress.ip_network(text.strip(), strict=False)
+        network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
         raise ValueError(f"'{text}' is not a network like 127.0.0.0/8") from None
+    meant = getattr(network.network_address, "ipv4_mapped", None)
+    return ipaddress.ip_network(f"{meant}/{network.prefixlen - 96}") if meant and network.prefixlen >= 96 else network

@@ -211,6 +211,13 @@ def test_a_redirect_to_another_host_is_followed_by_its_own_robots_txt() -> None:
     assert (second["url"], second["robots"]["rule"], second["error"]["kind"]) == (there, "Disallow: /", "robots-denied")
 
 
+def test_a_redirect_that_leads_nowhere_is_told(site: ScriptedSite) -> None:
+    site.script["/nowhere"] = Answer(status=302)
+    done = call("fetch", f"{site.url}/nowhere", *LOCAL)
+    assert done.returncode == 1
+    assert "redirect    nowhere: the answer has no Location\n" in done.stdout
+
+
 def test_two_hosts_that_redirect_to_each_other_are_asked_once_each() -> None:
     with scripted({}) as site:
         site.script["/"] = lambda asked: redirect(
@@ -219,6 +226,7 @@ def test_two_hosts_that_redirect_to_each_other_are_asked_once_each() -> None:
         record = fetched(f"http://a.test:{site.port}/", *PINNED, code=1)
         assert [asked.host[0] for asked in site.asked if asked.path == "/"] == ["a", "b"]
     assert record["hops"][-1]["redirect"]["followed"] is False
+    assert [hop["redirect"]["loop"] for hop in record["hops"]] == [False, True]
 
 
 def test_hosts_without_end_are_left_after_ten() -> None:

@@ -53,6 +53,60 @@ def test_a_number_with_which_nothing_would_run_is_refused_in_one_line(
     assert ran.err == f"trawl: {variable}: it must be at least {least}, not {value}\n"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("TRAWL_LEASE_SECONDS", "abc", "TRAWL_LEASE_SECONDS: 'abc' is not a whole number"),
+        ("TRAWL_FETCH_QUEUES", "", "TRAWL_FETCH_QUEUES: '' is not a whole number"),
+        ("TRAWL_LOG_LEVEL", "foo", "TRAWL_LOG_LEVEL: 'FOO' is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    one = Installation(tmp_path / "data")
+    monkeypatch.setattr(Installation, "environment", {**one.environment, variable: value})
+    ran = one.run("block", "list")
+    assert (ran.code, ran.out, ran.err) == (2, "", f"trawl: {told}\n")
+
+
+def test_a_list_that_makes_no_sense_is_told_in_one_line_and_with_the_same_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Installation(tmp_path / "data")
+    monkeypatch.setattr(Installation, "environment", {**one.environment, "TRAWL_RESOLVE": "=127.0.0.1"})
+    ran = one.run("fetch", "http://127.0.0.1/")
+    assert ran.code == 2
+    assert ran.err == (
+        "trawl: wrong setting in the environment: TRAWL_RESOLVE: '=127.0.0.1' is not of the form NAME=ADDRESS, for"
+        " example *.test=127.0.0.1; docs/settings.md lists them\n"
+    )
+
+
+def test_a_terminal_that_takes_nothing_more_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            Installation(tmp_path / "data").command("url", "http://a.test/"),
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("trawl: No space left on device, for what is printed or for the data directory; ")
+
+
+@pytest.mark.parametrize("contact", ["foo", " ", "x@", "@y", "a b@c", "https://", "me@garden..test", "ftp://a.test/"])
+def test_a_contact_that_nobody_can_write_to_is_refused(tmp_path: Path, contact: str) -> None:
+    ran = Installation(tmp_path / "data").run("crawl", "http://garden.invalid/", "--contact", contact)
+    assert ran.code == 2
+    assert ran.err.endswith(
+        f"trawl: the contact '{contact}' is neither a mail address (me@example.org) nor a page"
+        " (https://example.org/bot)\n"
+    )
+
+
 @pytest.mark.parametrize("url", ["", " "])
 @pytest.mark.parametrize("folder", ["data", "with?question #mark%41"])
 def test_an_empty_database_url_is_the_default(

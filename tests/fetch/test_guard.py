@@ -49,3 +49,17 @@ def test_public_addresses_are_permitted(address: str) -> None:
 )
 def test_the_operator_opens_what_he_names_and_no_more(network: str, address: str, permitted: bool) -> None:
     assert Guard([network]).permits(address) is permitted
+
+
+@pytest.mark.parametrize(
+    ("allowed", "address", "other"),
+    [
+        ("::ffff:7f00:1", "127.0.0.1", "127.0.0.2"),
+        ("::ffff:127.0.0.0/104", "127.9.9.9", "10.0.0.1"),
+        ("::ffff:127.0.0.0/104", "::ffff:127.9.9.9", "::1"),
+    ],
+)
+def test_ipv4_that_is_allowed_in_the_form_of_ipv6_is_allowed(allowed: str, address: str, other: str) -> None:
+    guard = Guard([allowed])
+    assert guard.permits(address)
+    assert not guard.permits(other)
