@@ -206,7 +206,7 @@ def test_more_lines_than_memory_should_hold_are_sorted_on_the_disk(tmp_path: Pat
         (["garden"], "there is no run 'garden': there is no "),
         (["./nothing"], "there is no nothing"),
         (["nothing.tsv"], "there is no nothing.tsv"),
-        (["x/", "--top", "-1"], "argument --top: '-1' is not a whole number"),
+        (["x/", "--top", "-1"], "argument --top: '-1' is not a whole number of 0 or more"),
         (["x/", "--tolerance", "nan"], "argument --tolerance: it must be at least 0"),
         (["x/", "--tolerance", "much"], "argument --tolerance: 'much' is not a number of seconds"),
     ],

@@ -11,7 +11,7 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -34,6 +34,7 @@ from frontier.blocks import above
 from frontier.models import DomainBlock, Host
 from frontier.purge import extent, purge
 from frontier.urls import InvalidURL
+from trawl_project.detailed import DetailedCommand
 
 DETAILS = """\
 A block covers a domain and every name below it, on all ports. It holds for running crawls within 5 seconds: their
@@ -63,15 +64,11 @@ SORTED = 500_000
 MOST = 10_000  # what the extent of a purge is counted up to
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Adds, removes, imports and tells domain blocks."""
 
     help = "block domains: add, remove, import lists of millions, test, purge what waits"
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
+    details = DETAILS
 
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")

@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import tempfile
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -41,6 +40,7 @@ from crawl.scope import InvalidScope, Scope
 from crawl.targets import known_of
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
 from trawl_project.databases import prepare_databases
+from trawl_project.detailed import DetailedCommand
 
 DETAILS = """\
 What is shown is what a crawl would do; no page is stored. The gap between two requests to a host is kept, also
@@ -53,17 +53,13 @@ exit code: 0 fetched, the last answer was a 2xx or 304; 1 anything else, the rep
 FETCHED, NOT_FETCHED, INTERRUPTED = 0, 1, 130
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Fetches one URL and shows what a crawl would make of it."""
 
     help = "fetch one URL as a crawl would, and show each hop, verdict, header and timing; nothing is stored"
+    details = DETAILS
     needs_database = False  # but where there is one, hosts are asked in their turn
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

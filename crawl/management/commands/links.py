@@ -4,17 +4,17 @@ import base64
 import binascii
 import json
 import sys
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from crawl.fetch.visit import MAX_BODY_BYTES
 from crawl.lookup import USAGE, Printer, read_file, standard_input
 from crawl.parse.charset import decode
 from crawl.parse.html import MAX_LINKS, is_html, parse_html
 from frontier.urls import InvalidURL, canonicalise
+from trawl_project.detailed import DetailedCommand
 from trawl_project.version import AGENT
 
 DETAILS = """\
@@ -30,17 +30,13 @@ exit code: 0 done, 1 some of these lines cannot be used, 2 wrong usage
 MAX_LINE_BYTES = 2 * MAX_BODY_BYTES
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Prints what the parser finds in a saved page."""
 
     help = "show what the parser finds in a saved page: its links, title, encoding and robots directives"
+    details = DETAILS
     needs_database = False
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

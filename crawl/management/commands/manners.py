@@ -3,7 +3,7 @@
 import math
 import sys
 import tempfile
-from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from crawl.conduct import Gap, HostConduct, HostJudge
 from crawl.lookup import USAGE, Printer, printable
 from crawl.manners import TOLERANCE_SECONDS, Conduct, Logs
 from crawl.models import Campaign, Run
+from crawl.open_campaign import has_database
 from crawl.progress import counted
 from crawl.steps import bars
 from crawl.store.arrivals import PAUSE, SUFFIX, UNSENT, Arrival, folder_name
 from trawl_project.databases import check_data_directory, prepare_databases
+from trawl_project.detailed import DetailedCommand
 
 DETAILS = """\
 RUN is a campaign (its latest run), CAMPAIGN#NUMBER, the number of a run, or a path: an arrival log, or a folder of
@@ -34,17 +36,13 @@ exit code: 0 every gap was kept, 1 one was too small or cannot be told, 2 wrong 
 OK, TOO_SMALL = 0, 1
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Prints the smallest gap of each host against the gap that was due."""
 
     help = "show by a run's arrival log how hosts were treated: the smallest gap of each against the gap that was due"
+    details = DETAILS
     needs_database = False  # a path needs none
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
@@ -168,11 +166,10 @@ def _at(path: Path) -> list[Path]:
 
 def _run(word: str, or_path: bool) -> Run | None:
     """The run that is meant; None for a path that goes by no run's name."""
-    database = settings.DATABASES["default"]
-    file = str(database["NAME"])
-    if "sqlite" in database["ENGINE"] and not file.startswith("file:") and not Path(file).exists():
+    if not has_database():
         if or_path:
             return None
+        file = settings.DATABASES["default"]["NAME"]
         raise CommandError(f"there is no run '{printable(word)}': there is no {file}", returncode=USAGE)
     check_data_directory()
     prepare_databases()
@@ -377,7 +374,7 @@ def _iso(seconds: float) -> str:
 
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ArgumentTypeError(f"'{text}' is not a whole number")
+        raise ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
     return int(text)
 
 

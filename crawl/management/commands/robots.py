@@ -2,14 +2,15 @@
 
 import re
 import sys
-from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from crawl.fetch.robots import MAX_ROBOTS_BYTES, Robots
 from crawl.lookup import USAGE, Printer, read_file, take_urls
 from frontier.urls import InvalidURL, canonicalise
+from trawl_project.detailed import DetailedCommand
 from trawl_project.version import AGENT
 
 DETAILS = """\
@@ -28,17 +29,13 @@ ANY_ORIGIN = "http://site.invalid"
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z_-]|\*$")
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Prints whether an agent may fetch URLs by a robots.txt, and the line that says so."""
 
     help = "show what a robots.txt says of URLs, and which line decides"
+    details = DETAILS
     needs_database = False
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

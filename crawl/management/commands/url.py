@@ -1,13 +1,13 @@
 """trawl url URL...: what a URL is to trawl, and what a campaign knows of it."""
 
 import sys
-from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from crawl.lookup import USAGE, CampaignLookup, Found, Printer, take_urls
 from crawl.models import Fetch, Page, Run, WarcFile
@@ -19,6 +19,7 @@ from frontier.politeness import now_ms
 from frontier.priority import HELD, POPULAR, REDIRECT, SEED, SITEMAP, SITEMAP_FIRST
 from frontier.schedule import Slot
 from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
+from trawl_project.detailed import DetailedCommand
 
 DETAILS = """\
 Without --campaign nothing is read or written. The key of a URL is made with a secret number of the
@@ -41,17 +42,13 @@ LEVEL_NAMES = {
 }
 
 
-class Command(BaseCommand):
+class Command(DetailedCommand):
     """Prints the forms of URLs; with --campaign also where they stand."""
 
     help = "show the canonical form of a URL and, with --campaign, where it stands"
+    details = DETAILS
     needs_database = False  # --campaign opens it by itself
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(
-            prog_name, subcommand, epilog=DETAILS, formatter_class=RawDescriptionHelpFormatter, **kwargs
-        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
