@@ -6,7 +6,6 @@ Django must be set up before this is imported (see bench/measure.py).
 from collections.abc import Sequence
 from time import perf_counter, sleep
 
-from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper as PostgresWrapper
 
@@ -18,7 +17,7 @@ from frontier.merge import batch_links, merge, merger
 from frontier.models import FrontierState, Host, QueuedUrl
 from frontier.politeness import now_ms
 from frontier.urls import from_reference
-from trawl_project.databases import is_behind
+from trawl_project.databases import migrate
 
 LEASE_MS = 60_000
 
@@ -35,8 +34,7 @@ class TrawlFrontier:
 
     def __init__(self) -> None:
         for alias in connections:
-            if is_behind(connections[alias]):
-                call_command("migrate", database=alias, verbosity=0)
+            migrate(alias)
         FrontierState.objects.get_or_create(name="hash_seed", defaults={"value": HASH_SEED})
         self.polite_ms = POLITE_MS
         self.merge_seconds = 0.0

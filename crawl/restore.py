@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.core.management import call_command
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 
@@ -35,7 +34,7 @@ from frontier.politeness import now_ms
 from frontier.router import inbox_alias
 from frontier.seen.index import SeenIndex
 from frontier.snapshot import Progress, database_files, put, sync_file, sync_tree
-from trawl_project.databases import plain_connection
+from trawl_project.databases import migrate, plain_connection
 
 STAGING = "restoring"
 # What SQLite keeps beside a database; a WAL of the old file would be played into the new one.
@@ -273,7 +272,7 @@ def _restore_sqlite(directory: Path, manifest: Manifest, places: list[Place], re
     with _pointed_at_staged(places):
         for place in places:
             if place.alias:
-                call_command("migrate", database=place.alias, interactive=False, verbosity=0)
+                migrate(place.alias)
         missing = _mend(directory, manifest, places, using)
         campaigns = _unfinished(using)
     with _brought_in(places, renames, using) as kept:

@@ -45,7 +45,6 @@ def check_data_directory() -> None:
 def prepare_databases() -> None:
     """Applies what is missing of the migrations, one process at a time on all machines."""
     from django.conf import settings
-    from django.core.management import call_command
 
     said = False
     with data_directory_lock(settings.DATA_DIR):
@@ -55,19 +54,31 @@ def prepare_databases() -> None:
                     with connection.cursor() as cursor:
                         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATE_LOCK])
                     # The lock goes with the connection.
-                if not is_behind(connection):
+                if not is_behind(connection, alias):
                     continue
                 if not said:
                     said = True
                     print("trawl: preparing the database ...", file=sys.stderr, flush=True)
-                call_command("migrate", database=alias, interactive=False, verbosity=0)
+                migrate(alias)
 
 
-def is_behind(connection: "BaseDatabaseWrapper") -> bool:
+def migrate(alias: str) -> None:
+    """Applies what is missing of the migrations of one database."""
+    from django.core.management import call_command
+
+    call_command("migrate", *filter(None, [_app_of(alias)]), database=alias, interactive=False, verbosity=0)
+
+
+def is_behind(connection: "BaseDatabaseWrapper", alias: str) -> bool:
     from django.db.migrations.executor import MigrationExecutor
 
     executor = MigrationExecutor(connection)
-    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes(_app_of(alias))))
+
+
+def _app_of(alias: str) -> str | None:
+    """The only app with a table in a database; None: all. To go through the others' migrations takes half a second."""
+    return "frontier" if alias == "inbox" else None
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from crawl.store.warc import read_record
-from tests.crawl.running import LOCAL, Ran, environment
+from tests.crawl.running import LOCAL, Ran, environment, prepare
 from tests.rig import ROOT
 
 # A PostgreSQL server on which databases may be made.
@@ -72,6 +72,8 @@ class Installation:
 
     def crawl(self, url: str, *arguments: str) -> list[str]:
         """The command of a crawl of a local site."""
+        if not self.database_url:
+            prepare(self.data)
         return self.command("crawl", url, *LOCAL, "--delay", "0", "--name", "site", "--json", *arguments)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
