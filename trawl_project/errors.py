@@ -113,8 +113,9 @@ def explain_os_error(error: OSError) -> str | None:
     place = str(error.filename or "")
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f": {place}" if place else ", for what is printed or for the data directory"
-        return f"{reason}{where}; free some space, or name another folder with --data DIR"
+        if not place:  # what is printed may go to a file as well
+            return f"{reason}; free some space, for the data directory or where the output goes"
+        return f"{reason}: {place}; free some space, or name another folder with --data DIR"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files; raise the limit first: ulimit -n 65536"
     if place and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -25,7 +25,7 @@ def _at_least(variable: str, least: int, default: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        _refuse(f"{variable}: '{text}' is not a whole number")
+        _refuse(f"{variable}: '{text}' is not a whole number; docs/settings.md lists the settings")
     if number < least:
         _refuse(f"{variable}: it must be at least {least}, not {number}")
     return number
@@ -34,7 +34,7 @@ def _at_least(variable: str, least: int, default: int) -> int:
 def _log_level() -> str:
     level = str(env.str("TRAWL_LOG_LEVEL", default="WARNING")).upper()
     if level not in LOG_LEVELS:
-        _refuse(f"TRAWL_LOG_LEVEL: '{level}' is none of {', '.join(LOG_LEVELS)}")
+        _refuse(f"TRAWL_LOG_LEVEL: '{level}' is none of {', '.join(LOG_LEVELS)}; docs/settings.md lists the settings")
     return level
 
 
@@ -77,7 +77,7 @@ ALLOWED_HOSTS = env.list("TRAWL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1
 CSRF_TRUSTED_ORIGINS = env.list("TRAWL_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # trawl_project/urls.py loads the pages; no command needs them
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -67,7 +67,7 @@ def test_a_setting_that_makes_no_sense_is_told_in_one_line(
     one = Installation(tmp_path / "data")
     monkeypatch.setattr(Installation, "environment", {**one.environment, variable: value})
     ran = one.run("block", "list")
-    assert (ran.code, ran.out, ran.err) == (2, "", f"trawl: {told}\n")
+    assert (ran.code, ran.out, ran.err) == (2, "", f"trawl: {told}; docs/settings.md lists the settings\n")
 
 
 def test_a_list_that_makes_no_sense_is_told_in_one_line_and_with_the_same_exit_code(
@@ -94,7 +94,9 @@ def test_a_terminal_that_takes_nothing_more_is_told(tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("trawl: No space left on device, for what is printed or for the data directory; ")
+    assert done.stderr == (
+        "trawl: No space left on device; free some space, for the data directory or where the output goes\n"
+    )
 
 
 @pytest.mark.parametrize("contact", ["foo", " ", "x@", "@y", "a b@c", "https://", "me@garden..test", "ftp://a.test/"])
