@@ -68,7 +68,7 @@ def crawl(seeds: list[str], workers: int, data: Path, warc: bool, timeout: float
     campaigns.add_seeds(campaign, [(url, 10) for url in seeds])
     campaigns.start(campaign)
     began = time.monotonic()
-    commands = [("worker", "-n", f"worker{number}") for number in range(workers)] + [("beat",)]
+    commands: list[tuple[str, ...]] = [("worker", "-n", f"worker{number}") for number in range(workers)] + [("beat",)]
     with _all(commands, data) as processes:
         while Run.objects.get().state == Run.State.RUNNING:
             time.sleep(LOOK_SECONDS)
