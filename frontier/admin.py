@@ -87,6 +87,8 @@ def _slot(host: Any) -> Slot | None:
 @admin.register(Host)
 class HostAdmin(ReadOnly):
     list_display = ("name", "state", "due", "gap", "failures", "reason")
+    # Of one host the same, in words and dates: its row holds milliseconds, and the schedule has the rest.
+    fields = readonly_fields = ("name", "state", "due", "reason", "gap", "delay_ms", "failures")
     list_filter = ("active", "blocked", ("parked_until", admin.EmptyFieldListFilter))
     search_fields = ("name__startswith",)
     search_help_text = "the beginning of a host name"

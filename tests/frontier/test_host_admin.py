@@ -26,3 +26,6 @@ def test_the_list_of_hosts_says_why_each_of_them_waits(frontier: World, admin_cl
     assert "2027-01-15 09:00" in shown, "an hour after 1,800,000,000"
     [host] = admin_client.get("/frontier/host/?parked_until__isempty=0").context["cl"].result_list
     assert host.name == "c.test"
+    its_page = admin_client.get(f"/frontier/host/{host.pk}/change/").content.decode()
+    for text in ("connect: refused", "parked, it failed again and again", "2027-01-15 09:00"):
+        assert text in its_page
