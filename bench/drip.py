@@ -66,7 +66,8 @@ class DripServer:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer), suppress(OSError, asyncio.IncompleteReadError):
+        # Cancelled at the end; asyncio of Python 3.11 prints a traceback for each that lets it through.
+        with closing(writer), suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 path = head.split(" ", 2)[1]
