@@ -46,6 +46,9 @@ def redirect(where: str, status: int = 302) -> Answer:
     return Answer(status=status, headers={"Location": where})
 
 
+HANG_UP = Answer(status=0)  # the connection is closed instead
+
+
 class ScriptedSite(ThreadingHTTPServer):
     """The server. Unknown paths answer 404, so robots.txt allows everything unless it is scripted."""
 
@@ -92,6 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.server.script.get(self.path, Answer("not here", 404))
         if not isinstance(answer, Answer):
             answer = answer(asked)
+        if answer is HANG_UP:
+            self.close_connection = True
+            return
         body = b"" if answer.status == 304 else answer.body.encode()
         self.send_response(answer.status)
         for name, value in {"Content-Type": "text/html; charset=utf-8", **answer.headers}.items():

@@ -95,8 +95,11 @@ class Dialling:
         if response.proxy_failure:
             proxies.failed(proxy, response.proxy_failure)
             self._through_proxy()
+            return
+        proxies.works(proxy)
+        if response.cut_off:
+            self._ask_again(response, self._through_proxy)
         else:
-            proxies.works(proxy)
             self._done(response)
 
     def _resolved(self, resolved: Resolved) -> None:
@@ -147,16 +150,19 @@ class Dialling:
                 self._next()
                 return
         if response.unreadable and not self._request.lenient:
-            self._ask_leniently(response)
-            return
-        self._done(response)
+            self._visit.around.loop.odd_origins.remember(response.url)
+            self._request.lenient = True  # read by us this time
+            self._ask_again(response, self._in_turn)
+        elif response.cut_off:
+            self._ask_again(response, self._in_turn)
+        else:
+            self._done(response)
 
-    def _ask_leniently(self, response: Response) -> None:
-        """What libcurl could not read is asked for once more, when the host is due again, and read by us."""
-        self._visit.around.loop.odd_origins.remember(response.url)
+    def _ask_again(self, response: Response, ask: Callable[[], None]) -> None:
+        """Asks once more, on a new connection, when the host is due again: the server has had a request."""
         self._visit.arrived(response)
-        self._request.lenient = True
-        self._visit.wait(self._target, self._in_turn)
+        self._request.fresh = True
+        self._visit.wait(self._target, ask)
 
 
 def port_of(url: str) -> int:

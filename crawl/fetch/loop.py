@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pycurl
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 4096
 # An idle connection is used again for so long; later requests, of any host, close it.
 KEEP_SECONDS = 15
+CUT_OFF = "the connection, which an earlier request had used, was closed or reset before an answer came"
 
 Done = Callable[[Response], None]
 
@@ -50,7 +52,7 @@ class Dialled(socket.socket):
 class Transfer:
     """One request under way and what has come of it."""
 
-    __slots__ = ("body", "done", "handle", "lines", "overflow", "request", "size", "started")
+    __slots__ = ("body", "cut_off", "done", "handle", "lines", "overflow", "request", "sent_at", "size", "started")
 
     def __init__(self, request: Request, done: Done) -> None:
         self.request = request
@@ -61,6 +63,17 @@ class Transfer:
         self.size = 0
         self.overflow = ""
         self.started = time.time()
+        self.sent_at = 0.0
+        self.cut_off = False
+
+    def sending(self, *_: Any) -> int:
+        """The request is about to go out, on a connection that stands. Only once: when a connection that was there
+        before ends without an answer, libcurl would send it again by itself and at once, up to five times."""
+        if self.sent_at:
+            self.cut_off = True
+            return int(pycurl.PREREQFUNC_ABORT)
+        self.sent_at = time.time()
+        return int(pycurl.PREREQFUNC_OK)
 
     def header(self, line: bytes) -> int | None:
         """Takes a header line; a new status line starts the head anew (after 1xx or a proxy's answer). Trailers
@@ -197,6 +210,8 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.HTTPHEADER, request.headers)
         handle.setopt(pycurl.HEADERFUNCTION, transfer.header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.write)
+        handle.setopt(pycurl.PREREQFUNCTION, transfer.sending)
+        handle.setopt(pycurl.OPENSOCKETFUNCTION, partial(self._open_socket, transfer))
         handle.setopt(pycurl.FRESH_CONNECT, request.fresh)
         handle.setopt(pycurl.FORBID_REUSE, request.last)
         if request.proxy:
@@ -223,14 +238,16 @@ class FetchLoop(threading.Thread):
         handle.setopt(pycurl.LOW_SPEED_LIMIT, self.limits.slowest_bytes_per_second)
         handle.setopt(pycurl.LOW_SPEED_TIME, self.limits.slow_seconds)
         handle.setopt(pycurl.BUFFERSIZE, 128 * 1024)
-        handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         handle.setopt(pycurl.CAINFO, self.ca_file)
         handle.setopt(pycurl.NETRC, 0)
         handle.setopt(pycurl.NOPROXY, "")
         return handle
 
-    def _open_socket(self, purpose: int, address: Any) -> Any:
+    def _open_socket(self, transfer: Transfer, purpose: int, address: Any) -> Any:
         """The last look at an address before it is dialled; a proxy's address is the operator's own choice."""
+        if transfer.sent_at:
+            transfer.cut_off = True  # see Transfer.sending
+            return pycurl.SOCKET_BAD
         family, kind, protocol, target = address
         if not self._dialling_proxy and not self.guard.permits(str(target[0])):
             return pycurl.SOCKET_BAD
@@ -347,6 +364,10 @@ class FetchLoop(threading.Thread):
             ended_at=now,
             answered_at=started + first if first > 0 else now,
         )
+        if transfer.cut_off:
+            response.cut_off, response.error, response.detail = True, Kind.DISCONNECT, CUT_OFF
+            response.sent_at, response.arrived_at, response.answered_at = transfer.sent_at, now, now
+            return response
         self._judge(response, transfer, code, message, connected=_is_connected(handle))
         if transfer.request.proxy:
             status = handle.getinfo(pycurl.HTTP_CONNECTCODE)

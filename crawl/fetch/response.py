@@ -48,6 +48,7 @@ class Response:
     headers: dict[str, str] = field(default_factory=dict)
     proxy_failure: str = ""  # the request did not get beyond the proxy, and why
     unreadable: bool = False  # libcurl made nothing of it; another reader may
+    cut_off: bool = False  # a connection that was there before ended without an answer; a new one may bring one
     odd: str = ""  # what the lenient reader forgave
 
     def read_headers(self) -> None:

@@ -3,8 +3,10 @@
 import gc
 import socket
 import threading
+import time
 import weakref
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from crawl.fetch.errors import Kind
 from crawl.fetch.response import Request, Response
 from tests.crawl.running import LOCAL, crawl
 from tests.fetch.looping import asking
-from tests.scripted import page, scripted
+from tests.scripted import HANG_UP, Answer, Asked, page, scripted
 
 
 def test_the_requests_of_a_visit_share_one_connection(tmp_path: Path) -> None:
@@ -34,6 +36,36 @@ def test_the_last_request_of_a_connection_closes_it_and_a_fresh_one_does_not_use
         assert site.connections == 3
         ask(f"{site.url}/")
     assert site.connections == 3
+
+
+def test_a_connection_that_ends_without_an_answer_brings_one_more_request_and_that_in_its_time(tmp_path: Path) -> None:
+    # By itself libcurl sends the request again at once.
+    def once(asked: Asked) -> Answer:
+        return HANG_UP if site.paths().count(asked.path) == 1 else page()
+
+    with scripted({"/": page("/never", "/once"), "/never": HANG_UP, "/once": once}) as site:
+        ran = crawl(tmp_path, f"{site.url}/", *LOCAL, "--delay", "0.3", "--no-adaptive-delay")
+    asked = [one for one in site.asked if one.path != "/robots.txt"]
+    gaps = [later.time - one.time for one, later in pairwise(asked)]
+    assert min(gaps) > 0.29, [(one.path, gap) for one, gap in zip(asked[1:], gaps, strict=True)]
+    assert site.paths().count("/once") == 2
+    assert ran.told["pages"] == 2
+    # Three tries of the URL; a second request each time that the first went out on a connection that was there.
+    assert 3 <= site.paths().count("/never") <= 6
+    assert {error["kind"] for error in ran.told["errors"]} == {"disconnect"}
+
+
+def test_through_a_proxy_too_and_the_proxy_is_not_to_blame() -> None:
+    def once(asked: Asked) -> Answer:
+        return HANG_UP if site.paths().count(asked.path) == 1 else page()
+
+    with scripted({"http://a.test/": page(), "http://a.test/once": once}) as site, asking() as ask:
+        ask("http://a.test/", proxy=site.url)
+        cut_off = ask("http://a.test/once", proxy=site.url)
+        assert (cut_off.cut_off, cut_off.error, cut_off.proxy_failure) == (True, Kind.DISCONNECT, "")
+        assert site.connections == 1, "nothing was sent again"
+        assert cut_off.sent_at <= cut_off.arrived_at <= time.time()
+        assert ask("http://a.test/once", proxy=site.url, fresh=True).status == 200
 
 
 @pytest.mark.parametrize(("delay_ms", "last"), [(1_000, False), (60_000, True)])
