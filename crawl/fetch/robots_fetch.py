@@ -103,6 +103,7 @@ class _RobotsFetch:
         self.target = target
         self.foreign = ""  # the host of the latest request, where it was another one
         self.booked = False  # on that host's row
+        self.broken_off: bytes | None = None  # what came of a file at the first try
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -203,14 +204,27 @@ class _RobotsFetch:
         kind, status = response.error, response.status
         if status == 429 or status >= 500:
             self._fail(f"robots.txt answers {status}", response)
-        elif kind and response.truncated and (status >= 300 or (status >= 200 and response.body)):
-            self._take_response(response)  # cut off, or longer than the cap: the rules that came are kept
+        elif kind and response.truncated and (status >= 300 or kind is Kind.TOO_LARGE):
+            self._take_response(response)  # the status alone tells, or the rules up to the cap hold
+        elif kind and response.truncated == "disconnect" and status >= 200 and response.body:
+            self._broken_off(response)
         elif kind and (self.foreign or kind not in (*HOST_KINDS, *FINAL_HOST_KINDS)):
             self._fail(f"robots.txt{f' on {self.foreign}' if self.foreign else ''}: {kind}", response)
         elif kind:
             self.visit.robots_done(self.target, response)
         else:
             self._take_response(response)
+
+    def _broken_off(self, response: Response) -> None:
+        """The rules that are missing may forbid what the others allow, so the file is asked for once more. What ends at
+        the same place again is whole, and has only a wrong Content-Length or no last chunk."""
+        if self.broken_off is None:
+            self.broken_off = response.body
+            self.visit.wait(self.target, lambda: self.ask(f"{self.origin}/robots.txt", 0))
+        elif self.broken_off == response.body:
+            self._take_response(response)
+        else:
+            self._fail("robots.txt breaks off", response)
 
     def _fail(self, detail: str, response: Response | None = None) -> None:
         """There is a file that cannot be read now. The rules that were read before hold on, unless the host asks for
