@@ -20,6 +20,7 @@ class Answer:
     body: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    missing: int = 0  # bytes that Content-Length promises and that do not come
 
 
 class Asked(NamedTuple):
@@ -102,9 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in {"Content-Type": "text/html; charset=utf-8", **answer.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body) + answer.missing))
         self.end_headers()
         self.wfile.write(body)
+        self.close_connection = self.close_connection or answer.missing > 0
 
     def log_message(self, *args: object) -> None:
         pass
