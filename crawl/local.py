@@ -64,14 +64,24 @@ def clean_up_after_a_kill() -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether another process of this machine has this id."""
+    """Whether another process of this machine has this id and has not ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return pid != os.getpid()
+    return pid != os.getpid() and not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and its parent has not looked yet, as in a container whose first process never does.
+    Always False where there is no /proc."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2]
+    except OSError:
+        return False
+    return after_name.split()[:1] == [b"Z"]
 
 
 class LocalFleet:

@@ -369,6 +369,7 @@ ROBOTS: dict[str, Answer] = {
     "robots-503": answer(status="503 Service Unavailable"),
     "robots-hang": a.hang,
     "robots-reset": a.reset,
+    "robots-drip": a.drip(answer("Content-Length: 1000000", body=b"# rules\n", length=False), b"#\n"),
     "robots-interim": b"HTTP/1.1 101 Switching\r\nContent-Length: 9\r\n\r\n" + PAGE,
     "robots-head-cut": HEAD,
     "robots-no-body": answer(CUT_BODY, body=b"", length=False),

@@ -55,6 +55,7 @@ def test_only_kinds_of_a_url_or_a_host_are_tried_again() -> None:
         (Kind.ROBOTS_UNREACHABLE, "http://robots-503.test:{port}/"),
         (Kind.ROBOTS_UNREACHABLE, "http://robots-hang.test:{port}/"),
         (Kind.ROBOTS_UNREACHABLE, "http://robots-reset.test:{port}/"),
+        (Kind.ROBOTS_UNREACHABLE, "http://robots-drip.test:{port}/"),
         (Kind.ROBOTS_UNREACHABLE, "http://robots-interim.test:{port}/"),
         (Kind.ROBOTS_UNREACHABLE, "http://robots-head-cut.test:{port}/"),
         (Kind.ROBOTS_UNREACHABLE, "http://robots-no-body.test:{port}/"),
