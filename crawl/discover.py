@@ -12,7 +12,7 @@ from crawl.parse.html import Parsed, is_html, parse_html, robots_header
 from crawl.plan import Plan
 from frontier.admission import Link
 from frontier.priority import LAST, by_depth
-from frontier.urls import URL, InvalidURL, canonicalise
+from frontier.urls import URL, resolve
 from trawl_project.version import AGENT
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
@@ -93,15 +93,12 @@ def in_scope(hrefs: dict[str, None], base: str, depth: int, plan: Plan) -> tuple
     links: dict[str, Link] = {}
     refused: dict[str, URL] = {}
     level = by_depth(depth)
-    verdict, rules = plan.scope.verdict, plan.rules
-    for href in hrefs:
-        try:
-            url = canonicalise(href, base, rules)
-        except InvalidURL:
-            continue
+    verdict = plan.scope.verdict
+    for url in resolve(hrefs, base, plan.rules):
         judged = verdict(url, depth)
         if judged.allowed:
-            links.setdefault(url.canonical, Link(url, level if len(links) < MANY else LAST, depth))
+            if url.canonical not in links:
+                links[url.canonical] = Link(url, level if len(links) < MANY else LAST, depth)
         elif judged.kind is Kind.BLOCKED_PORT:
             refused.setdefault(url.canonical, url)
     return list(links.values()), list(refused.values())

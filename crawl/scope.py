@@ -28,6 +28,9 @@ class Verdict(NamedTuple):
     kind: Kind = Kind.OUT_OF_SCOPE
 
 
+_SEED = Verdict(True, "seed")
+
+
 class Scope:
     """The seeds' reach, narrowed by include and exclude patterns, a depth, and ports.
 
@@ -47,6 +50,9 @@ class Scope:
     ) -> None:
         seeds = list(seeds)
         self.reach = reach
+        # The usual answers, made once: every link of every page is judged.
+        self._within = Verdict(True, f"reach: {reach}")
+        self._beyond = Verdict(False, f"not within reach: {reach}")
         self.max_depth = max_depth
         self._include = [_pattern(text) for text in include]
         self._exclude = [_pattern(text) for text in exclude]
@@ -71,18 +77,18 @@ class Scope:
     def verdict(self, url: URL, depth: int = 0) -> Verdict:
         """Whether the URL belongs to the campaign at this depth, with the rule that decided."""
         if url.canonical in self._seeds:
-            return Verdict(True, "seed")
+            return _SEED
         if self.max_depth is not None and depth > self.max_depth:
             return Verdict(False, f"depth {depth} is beyond {self.max_depth}")
         if not self._in_reach(url):
-            return Verdict(False, f"not within reach: {self.reach}")
+            return self._beyond
         for pattern in self._exclude:
             if pattern.search(url.canonical):
                 return Verdict(False, f"exclude {pattern.pattern}")
         if ":" in url.host and (refusal := self.ports.refusal(url.host)):
             return Verdict(False, refusal, Kind.BLOCKED_PORT)
         if not self._include:
-            return Verdict(True, f"reach: {self.reach}")
+            return self._within
         for pattern in self._include:
             if pattern.search(url.canonical):
                 return Verdict(True, f"include {pattern.pattern}")

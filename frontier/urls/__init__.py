@@ -3,6 +3,7 @@
 from .canonical import URL, InvalidURL, canonicalise
 from .key import URL_HASH_BYTES, from_reference, host_key, to_reference, url_digest, url_hash
 from .ports import port_of
+from .resolve import resolve
 from .rules import NO_RULES, Rules
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "from_reference",
     "host_key",
     "port_of",
+    "resolve",
     "to_reference",
     "url_digest",
     "url_hash",
