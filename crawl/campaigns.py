@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connection, connections, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Value
+from django.db.models.functions import Greatest, Least
 from django.utils import timezone
 
 from crawl.fetch.errors import Kind
@@ -32,6 +33,8 @@ _MAIL_ADDRESS = re.compile(r"[^@\s<>()]+@[^@\s<>().]+(\.[^@\s<>().]+)*")
 FEED = 5_000
 # Seeds stored, or handed to the frontier, in one go: a statement takes 250,000 values at most.
 SEEDS = 20_000
+# `sweep` clocks the runs every 5 s; a longer gap than this is one in which nothing ran.
+CLOCK_MS = 15_000
 
 
 class CampaignError(Exception):
@@ -116,7 +119,9 @@ def start(campaign: Campaign) -> Run:
         last = campaign.runs.order_by("number").last()
         run = Run.objects.create(campaign=campaign, number=last.number + 1 if last else 1)
     # What a kill left reserved against the page limit is free again.
-    Run.objects.filter(id=run.pk).update(state=Run.State.RUNNING, ended_at=None, taken=F("requests"))
+    Run.objects.filter(id=run.pk).update(
+        state=Run.State.RUNNING, ended_at=None, taken=F("requests"), clocked_at=now_ms()
+    )
     Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.RUNNING, reason="")
     sweep_marks()  # blocks may have ended since; a run with nothing else to do would be over before the next sweep
     _admit_seeds(campaign)
@@ -167,29 +172,51 @@ def go_on_without_inbox() -> None:
 
 
 def pause(campaign: Campaign, reason: str = "") -> None:
-    """Stops visits of the campaign soon; everything waits where it is."""
-    Campaign.objects.filter(id=campaign.pk, status=Campaign.Status.RUNNING).update(
-        status=Campaign.Status.PAUSED, reason=reason
-    )
+    """Stops visits of the campaign soon; everything waits where it is. Raises CampaignError if it does not run."""
+    clock_runs()
+    running = Campaign.objects.filter(id=campaign.pk, status=Campaign.Status.RUNNING)
+    if not running.update(status=Campaign.Status.PAUSED, reason=reason):
+        raise CampaignError(f"{_standing(campaign)}: there is nothing to pause")
+
+
+def resume(campaign: Campaign) -> Run:
+    """Goes on with a paused campaign. Raises CampaignError if it is not paused."""
+    campaign.refresh_from_db()
+    if campaign.status != Campaign.Status.PAUSED:
+        raise CampaignError(f"{_standing(campaign)}, and not paused")
+    return start(campaign)
 
 
 def stop(campaign: Campaign) -> None:
-    """Stops the campaign's run; `start` goes on with it."""
-    Run.objects.filter(campaign=campaign, state=Run.State.RUNNING).update(
-        state=Run.State.STOPPED, ended_at=timezone.now()
-    )
-    Campaign.objects.filter(id=campaign.pk).update(status=Campaign.Status.STOPPED)
+    """Stops the campaign's run; `start` goes on with it. Raises CampaignError if it neither runs nor is paused."""
+    clock_runs()
+    with transaction.atomic():
+        active = Campaign.objects.filter(id=campaign.pk, status__in=[Campaign.Status.RUNNING, Campaign.Status.PAUSED])
+        if not active.update(status=Campaign.Status.STOPPED, reason=""):
+            raise CampaignError(f"{_standing(campaign)}: there is nothing to stop")
+        Run.objects.filter(campaign=campaign, state=Run.State.RUNNING).update(
+            state=Run.State.STOPPED, ended_at=timezone.now()
+        )
+
+
+def _standing(campaign: Campaign) -> str:
+    campaign.refresh_from_db(fields=["status"])
+    return f"campaign '{campaign.name}' is {Campaign.Status(campaign.status).label}"
+
+
+def clock_runs() -> None:
+    """Adds the time since the last call, wherever it was made, to the runs that run. After a gap, in which nobody
+    called, CLOCK_MS at most count."""
+    now = now_ms()
+    since = Least(Greatest(Value(now) - F("clocked_at"), Value(0)), Value(CLOCK_MS))
+    running = Run.objects.filter(state=Run.State.RUNNING, campaign__status=Campaign.Status.RUNNING)
+    running.update(busy_ms=F("busy_ms") + since, clocked_at=now)
 
 
 def left_over(campaign: Campaign) -> bool:
     """Whether a finished campaign has URLs that a new start would visit: beyond its last run's page limit,
     or on hosts that did not answer."""
     return counts.waiting(campaign.pk).urls > 0
-
-
-def plus(field: str, amount: int) -> Any:
-    """An expression that raises a counter."""
-    return F(field) + amount
 
 
 def feed_due() -> int:
@@ -252,6 +279,7 @@ def nothing_left(campaign: Campaign) -> bool:
 
 def finish_run(run: Run) -> None:
     """Marks a run and its campaign as finished."""
+    clock_runs()
     ended = Run.objects.filter(id=run.pk, state=Run.State.RUNNING).update(
         state=Run.State.FINISHED, ended_at=timezone.now()
     )

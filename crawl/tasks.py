@@ -211,6 +211,7 @@ def merge() -> None:
 def sweep() -> None:
     """Puts pages that are due again back into their queues, and hosts whose parking is over into the schedule; ends
     the marks of domain blocks that have expired."""
+    campaigns.clock_runs()
     fed = campaigns.feed_due()
     if (plans.running() and claims.unpark()) or fed:
         trigger_dispatch()

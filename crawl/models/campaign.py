@@ -208,6 +208,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     busy_ms = models.BigIntegerField(default=0, help_text="time spent running, pauses and stops left out")
+    clocked_at = models.BigIntegerField(default=0, editable=False, help_text="ms since 1970: busy_ms as of then")
     requests = models.BigIntegerField(default=0, help_text="URLs asked for, robots.txt not counted")
     pages = models.BigIntegerField(default=0, help_text="answers with a 2xx status")
     bytes = models.BigIntegerField(default=0, help_text="body bytes as received")

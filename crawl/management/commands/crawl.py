@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable
 from contextlib import suppress
@@ -264,19 +263,14 @@ class Crawl:
 
     def _watch(self) -> None:
         """Shows how it goes until the run is over."""
-        since = time.monotonic()
         with Display(self.console, self.campaign) as display:
             while not self.interrupted.wait(LOOK_SECONDS):
-                now = time.monotonic()
                 if not self.lock_is_there():
                     display.say(f"trawl: the data directory {settings.DATA_DIR} was deleted; nothing can be stored")
                     os._exit(1)  # the writer would try for ever
                 # A full disk, for one, is waited out; the next look tells the time then.
                 with suppress(OperationalError):
-                    Run.objects.filter(campaign=self.campaign, state=Run.State.RUNNING).update(
-                        busy_ms=campaigns.plus("busy_ms", int((now - since) * 1000))
-                    )
-                    since = now
+                    campaigns.clock_runs()
                 standing_now = standing(self.campaign)
                 display.show(standing_now)
                 if standing_now.run.state != Run.State.RUNNING:
@@ -286,7 +280,8 @@ class Crawl:
 
     def _end(self, fleet: LocalFleet) -> None:
         if self.interrupted.is_set():
-            campaigns.stop(self.campaign)
+            with suppress(campaigns.CampaignError):  # it has just finished
+                campaigns.stop(self.campaign)
         running = running_engine()
         if running:
             running.stop()
