@@ -12,7 +12,7 @@ from string import ascii_letters, digits
 from .canonical import MAX_URL_CHARS, URL, InvalidURL, canonicalise
 from .rules import Rules
 
-REMEMBERED = 65_536  # about 400 bytes each
+REMEMBERED = 32_768  # about 600 bytes each
 _ABSOLUTE = ("http://", "https://")
 _PLAIN_INITIALS = frozenset(ascii_letters + digits + "._-~%")
 # "/" and one of these begin a host: the parser takes a backslash for a slash, and leaves tabs and line breaks out.
