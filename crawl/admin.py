@@ -1,108 +1,46 @@
-"""Campaigns in the admin: made, started and stopped here; what they found is to look at."""
+"""What campaigns found, to look at; the campaigns themselves: crawl/web/campaign_page.py."""
 
-from collections.abc import Callable
-from typing import Any
-
-from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.widgets import AdminTextInputWidget
-from django.db import models
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
 
-from crawl import campaigns
-from crawl.models import Campaign, Credential, Fetch, Page, RobotsFile, Run, ScopeRule, Seed, Tally, WarcFile, Worker
-from crawl.plan import read_plan
+from crawl.models import Campaign, Fetch, Page, RobotsFile, Run, Seed, Tally, WarcFile, Worker
 from crawl.progress import size
 from crawl.report import names_looked_up
-from crawl.scope import InvalidScope
+from crawl.web import accounts, campaign_page  # noqa: F401 - they register themselves
 from frontier.admin import ReadOnly
+from frontier.bounded import BoundedPaginator
 from frontier.moments import moment
 from frontier.names import host_of
 from frontier.urls import from_reference
 
 
-class SeedInline(admin.TabularInline):  # type: ignore[type-arg]
-    model = Seed
-    extra = 1
-    fields = ("url", "weight", "admitted")
-    # One line: a field for longer texts is so wide that the columns after it leave the page.
-    formfield_overrides = {models.TextField: {"widget": AdminTextInputWidget}}
-    readonly_fields = ("admitted",)
+@admin.register(Seed)
+class SeedAdmin(ModelAdmin):
+    """Seeds are added on their campaign's form; here they are found and deleted."""
+
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_display = ("url", "weight", "admitted", "campaign")
+    list_select_related = ("campaign",)
+    list_filter = ("campaign",)
+    search_fields = ("url",)
+    ordering = ("id",)
+    readonly_fields = ("campaign", "url", "admitted")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Seed]) -> None:
+        concerned = list(Campaign.objects.filter(seeds__in=queryset).distinct())
+        super().delete_queryset(request, queryset)
+        for campaign in concerned:
+            campaign.seeds_have_changed()
 
 
-class ScopeRuleInline(admin.TabularInline):  # type: ignore[type-arg]
-    model = ScopeRule
-    extra = 0
-
-
-class CredentialForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A password is written here and never shown; left empty, it stays as it is."""
-
-    password = forms.CharField(
-        required=False, strip=False, widget=forms.PasswordInput, max_length=500, help_text="empty: as it was"
-    )
-
-    def clean_password(self) -> str:
-        return str(self.cleaned_data["password"] or self.instance.password)
-
-
-class CredentialInline(admin.TabularInline):  # type: ignore[type-arg]
-    model = Credential
-    form = CredentialForm
-    extra = 0
-    fields = ("origin", "user", "password")
-
-
-@admin.register(Campaign)
-class CampaignAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("name", "status", "reach", "max_depth", "max_pages", "delay_ms", "contact", "reason")
-    list_filter = ("status",)
-    search_fields = ("name",)
-    readonly_fields = ("status", "reason")
-    inlines = (SeedInline, ScopeRuleInline, CredentialInline)
-    actions = ("start", "pause", "stop", "again")
-
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        super().save_related(request, form, formsets, change)
-        rules_changed = any(part.model is ScopeRule and part.has_changed() for part in formsets)
-        if change and (rules_changed or {"reach", "max_depth", "ports"} & set(form.changed_data)):
-            Campaign.objects.filter(id=form.instance.pk).update(scope_changed=True)
-
-    @admin.action(description="Start, or go on with, the chosen campaigns", permissions=["change"])
-    def start(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
-        self._each(request, chosen, self._start, "started")
-
-    def _start(self, campaign: Campaign) -> None:
-        read_plan(campaign, Run(campaign=campaign))
-        campaigns.check_contact(campaign)
-        campaigns.start(campaign)
-
-    @admin.action(description="Pause the chosen campaigns", permissions=["change"])
-    def pause(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
-        self._each(request, chosen, campaigns.pause, "paused")
-
-    @admin.action(description="Stop the chosen campaigns", permissions=["change"])
-    def stop(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
-        self._each(request, chosen, campaigns.stop, "stopped")
-
-    @admin.action(description="Visit everything of the chosen campaigns again", permissions=["change"])
-    def again(self, request: HttpRequest, chosen: QuerySet[Campaign]) -> None:
-        self._each(request, chosen, campaigns.again, "started again")
-
-    def _each(
-        self, request: HttpRequest, chosen: QuerySet[Campaign], act: Callable[[Campaign], object], done: str
-    ) -> None:
-        for campaign in chosen:
-            try:
-                act(campaign)
-            except (campaigns.CampaignError, InvalidScope) as error:
-                self.message_user(request, f"{campaign}: {error}", messages.ERROR)
-            else:
-                self.message_user(request, f"{campaign} is {done}.")
-
-
-class TallyInline(admin.TabularInline):  # type: ignore[type-arg]
+class TallyInline(TabularInline):
     model = Tally
     extra = 0
     can_delete = False

@@ -11,6 +11,7 @@ from django.db.models import Exists, F, OuterRef, Value
 from django.db.models.functions import Greatest, Least
 from django.utils import timezone
 
+from crawl import samples
 from crawl.fetch.errors import Kind
 from crawl.fetch.resolver import parse_override, stays_here
 from crawl.models import Campaign, Page, Run, Seed, Tally
@@ -284,6 +285,7 @@ def finish_run(run: Run) -> None:
         state=Run.State.FINISHED, ended_at=timezone.now()
     )
     if ended:
+        samples.finish(Run.objects.select_related("campaign").get(id=run.pk))
         Campaign.objects.filter(id=run.campaign.pk, status=Campaign.Status.RUNNING).update(
             status=Campaign.Status.FINISHED
         )

@@ -30,7 +30,9 @@ def open_campaign(name: str) -> Campaign:
     prepare_databases()
     campaign = Campaign.objects.filter(name=printable(name)).first()  # a lone surrogate would be a crash
     if campaign is None:
-        names = [f"'{printable(other)}'" for other in Campaign.objects.order_by("name").values_list("name", flat=True)[:10]]
+        names = [
+            f"'{printable(other)}'" for other in Campaign.objects.order_by("name").values_list("name", flat=True)[:10]
+        ]
         there = f"there are {', '.join(names)}" if names else "there is none yet; start one with: trawl crawl URL"
         raise CommandError(f"there is no campaign '{name}'; {there}", returncode=USAGE)
     return campaign

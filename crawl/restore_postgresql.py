@@ -11,12 +11,18 @@ from django.core.management import call_command
 from django.db import OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from crawl.roles import ROLES
 from crawl.snapshot import Manifest, SnapshotError
 from frontier.snapshot import BLOCK, Progress, Table, listed, quoted
 from trawl_project.databases import plain_connection
 
 # Filled by migrating. Whatever is in any other table, somebody would miss.
 MADE_BY_MIGRATING = {"auth_permission", "django_content_type", "django_migrations"}
+# Of these tables, migrating fills what is for the roles (crawl/roles.py).
+NOT_OF_A_ROLE = {
+    "auth_group": "name <> ALL(%s)",
+    "auth_group_permissions": "group_id NOT IN (SELECT id FROM {}auth_group WHERE name = ANY(%s))",
+}
 # How long to wait for those who use the tables; a worker that was not seen may be one of them.
 LOCK_SECONDS = 10
 
@@ -69,7 +75,8 @@ def _first_held(cursor: Any, tables: list[str], prefix: str = "") -> str | None:
     """The first table with rows that somebody would miss."""
     for table in tables:
         if table not in MADE_BY_MIGRATING:
-            cursor.execute(f"SELECT 1 FROM {prefix}{quoted(table)} LIMIT 1")
+            where = NOT_OF_A_ROLE.get(table, "%s IS NOT NULL").format(prefix)
+            cursor.execute(f"SELECT 1 FROM {prefix}{quoted(table)} WHERE {where} LIMIT 1", [list(ROLES)])
             if cursor.fetchone():
                 return table
     return None

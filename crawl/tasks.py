@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import OperationalError, close_old_connections
 from django.db.models import Sum
 
-from crawl import campaigns
+from crawl import campaigns, samples
 from crawl.disk import shortage
 from crawl.engine_options import engine_options
 from crawl.fetch.engine import WORKER_ALIVE_MS, Engine, close_engine, engine, running_engine
@@ -212,6 +212,7 @@ def sweep() -> None:
     """Puts pages that are due again back into their queues, and hosts whose parking is over into the schedule; ends
     the marks of domain blocks that have expired."""
     campaigns.clock_runs()
+    samples.take()
     fed = campaigns.feed_due()
     if (plans.running() and claims.unpark()) or fed:
         trigger_dispatch()

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from unfold.admin import ModelAdmin
 
 from frontier.blocking import FEW, unblock
 from frontier.blocks import covering
@@ -48,7 +49,7 @@ MOST_LIFTED = 500
 PURGE_SECONDS = 20
 
 
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnly(ModelAdmin):
     """Rows that only the crawler writes."""
 
     paginator = BoundedPaginator
@@ -156,7 +157,8 @@ class InboxAdmin(ReadOnly):
     ordering = ("id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Inbox]:
-        return super().get_queryset(request).defer("names", "name_keys", "name_index", "hashes", "refs")
+        rows: QuerySet[Inbox] = super().get_queryset(request)
+        return rows.defer("names", "name_keys", "name_index", "hashes", "refs")
 
     @admin.display(description="received")
     def received(self, row: Inbox) -> str:
@@ -228,7 +230,7 @@ class InForce(admin.SimpleListFilter):
 
 
 @admin.register(DomainBlock)
-class DomainBlockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class DomainBlockAdmin(ModelAdmin):
     """Blocks, of which there may be millions: nothing here counts or lists them all."""
 
     paginator = BoundedPaginator
@@ -276,7 +278,7 @@ class DomainBlockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return None
         if not request.POST.get("confirmed"):
             return self._confirm(request, "lift", chosen, f"Lift {len(chosen):,} blocks?", "")
-        self.log_deletions(request, chosen)  # type: ignore[arg-type]
+        self.log_deletions(request, chosen)
         lifted = unblock([block.domain for block in chosen])
         self.message_user(request, f"{lifted:,} blocks are lifted; their hosts may be visited again within a minute.")
         return None

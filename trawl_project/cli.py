@@ -165,6 +165,8 @@ def run_command(name: str, arguments: list[str]) -> None:
         raise UsageError(unknown_command(name, list(get_commands())))
     command = app if not isinstance(app, str) else load_command_class(app, name)
     options = parse_options(command, name, arguments)
+    if source:  # Django's checks are for who develops, and load every page of the admin: 0.2 s
+        options["skip_checks"] = True
     prepares = getattr(command, "needs_database", name not in NEEDS_NO_DATABASE | TAKES_DATABASE_AS_IT_IS)
     try:
         # `url --campaign` prepares it by itself.

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 import warnings
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,12 +78,15 @@ ALLOWED_HOSTS = env.list("TRAWL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1
 CSRF_TRUSTED_ORIGINS = env.list("TRAWL_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
-    "django.contrib.admin.apps.SimpleAdminConfig",  # trawl_project/urls.py loads the pages; no command needs them
+    "trawl_project.apps.UnfoldConfig",  # before the admin, whose templates it replaces
+    "trawl_project.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "axes",
     "django_celery_beat",
     "frontier",
     "crawl",
@@ -91,13 +95,23 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",  # last: it answers for who is locked out
 ]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Ten wrong passwords for one name from one address, and that pair waits a quarter of an hour.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
 
 ROOT_URLCONF = "trawl_project.urls"
 WSGI_APPLICATION = "trawl_project.wsgi.application"
@@ -196,12 +210,53 @@ PROXIES = env.list("TRAWL_PROXY", default=[])
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
+LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True  # serves the packages' own files, so there is nothing to collect first
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
+# Alpine, which unfold's pages are made with, evaluates its attributes; a script in the page itself runs in no case.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "script-src": ["'self'", "'unsafe-eval'"],
+        "style-src": ["'self'", "'unsafe-inline'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+UNFOLD = {
+    "SITE_TITLE": "trawl",
+    "SITE_HEADER": "trawl",
+    "SITE_SYMBOL": "travel_explore",
+    "SITE_URL": None,
+    "SHOW_VIEW_ON_SITE": False,
+    "STYLES": ["crawl.web.navigation.stylesheet"],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "crawl.web.navigation.icon"}],
+    # Tailwind's blue: white text on 600 and more has a contrast above 4.5.
+    "COLORS": {
+        "primary": {
+            "50": "#eff6ff",
+            "100": "#dbeafe",
+            "200": "#bfdbfe",
+            "300": "#93c5fd",
+            "400": "#60a5fa",
+            "500": "#3b82f6",
+            "600": "#2563eb",
+            "700": "#1d4ed8",
+            "800": "#1e40af",
+            "900": "#1e3a8a",
+            "950": "#172554",
+        }
+    },
+    "SIDEBAR": {"navigation": "crawl.web.navigation.navigation"},
+}
 
 LOGGING = {
     "version": 1,

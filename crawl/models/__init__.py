@@ -1,6 +1,6 @@
 """The tables of the crawl."""
 
-from crawl.models.campaign import Campaign, Credential, Run, ScopeRule, Seed, Tally, Worker
+from crawl.models.campaign import Campaign, Credential, Run, Sample, ScopeRule, Seed, Tally, Worker
 from crawl.models.page import Fetch, Page, RobotsFile, WarcFile
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Page",
     "RobotsFile",
     "Run",
+    "Sample",
     "ScopeRule",
     "Seed",
     "Tally",

@@ -8,6 +8,7 @@ from django.db import models
 
 from crawl.fetch.request_headers import check_credential, parse_headers, parse_origin
 from crawl.ports import parse_ports
+from crawl.scope import InvalidScope, compile_pattern
 from frontier.priority import MAX_WEIGHT
 from frontier.urls import InvalidURL, canonicalise
 
@@ -193,6 +194,13 @@ class ScopeRule(models.Model):
     def __str__(self) -> str:
         return f"{self.action} {self.pattern}"
 
+    def clean(self) -> None:
+        """Refuses a pattern that cannot be used."""
+        try:
+            compile_pattern(self.pattern)
+        except InvalidScope as error:
+            raise ValidationError({"pattern": str(error)}) from None
+
 
 class Run(models.Model):
     """One go through a campaign, from a start to its end."""
@@ -249,3 +257,24 @@ class Tally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.count}"
+
+
+class Sample(models.Model):
+    """How far a run was at one moment; all numbers but `waiting` count from its start. See crawl/samples.py."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="samples", db_index=False)
+    at = models.BigIntegerField(help_text="ms since 1970")
+    pages = models.BigIntegerField()
+    bytes = models.BigIntegerField()
+    ok = models.BigIntegerField(help_text="answers with a 2xx status")
+    moved = models.BigIntegerField(help_text="3xx, not modified included")
+    refused = models.BigIntegerField(help_text="4xx")
+    broken = models.BigIntegerField(help_text="5xx")
+    failed = models.BigIntegerField(help_text="no answer, or none that could be used")
+    waiting = models.BigIntegerField(help_text="URLs that waited then")
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "at"], name="crawl_sample_run")]
+
+    def __str__(self) -> str:
+        return f"{self.run} at {self.at}"

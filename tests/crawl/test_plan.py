@@ -53,19 +53,13 @@ def test_a_change_is_seen(campaign: Campaign, change: str) -> None:
     assert look(plans, campaign) is not before
 
 
-def test_a_seed_that_is_written_over_in_the_admin_is_seen(campaign: Campaign, admin_client: Client) -> None:
+def test_a_seed_that_is_deleted_in_the_admin_is_seen(campaign: Campaign, admin_client: Client) -> None:
+    campaigns.add_seeds(campaign, [("https://c.test/", 10)])
     plans = Plans()
     assert look(plans, campaign).scope.verdict(canonicalise("https://a.test/x")).allowed
-    page = admin_client.get(f"/crawl/campaign/{campaign.pk}/change/")
-    form = {name: value for name, value in page.context["adminform"].form.initial.items() if value is not None}
-    for formset in page.context["inline_admin_formsets"]:
-        management = formset.formset.management_form.initial
-        form |= {f"{formset.formset.prefix}-{name}": value for name, value in management.items()}
-    seed = campaign.seeds.get()
-    form |= {"seeds-TOTAL_FORMS": 1, "seeds-0-id": seed.pk, "seeds-0-campaign": campaign.pk, "seeds-0-weight": 10}
-    form |= {"seeds-0-url": "https://c.test/", "url_rules": "{}", "scope_rules-TOTAL_FORMS": 0}
-    form |= {"credentials-TOTAL_FORMS": 0}
-    answer = admin_client.post(f"/crawl/campaign/{campaign.pk}/change/", form)
+    seed = campaign.seeds.get(url="https://a.test/")
+    form = {"action": "delete_selected", "_selected_action": seed.pk, "post": "yes"}
+    answer = admin_client.post("/crawl/seed/", form)
     assert answer.status_code == 302, answer.content.decode()
     scope = look(plans, campaign).scope
     assert scope.verdict(canonicalise("https://c.test/x")).allowed

@@ -164,8 +164,7 @@ def test_the_admin_takes_a_password_and_never_shows_it(admin_client) -> None:
         assert "hush-hush" not in page_shown.text
     form = {name: value for name, value in shown.context["adminform"].form.initial.items() if value is not None}
     form |= {"url_rules": "{}", "headers": "X-Key: 1"}
-    for prefix in ("seeds", "scope_rules"):
-        form |= {f"{prefix}-TOTAL_FORMS": 0, f"{prefix}-INITIAL_FORMS": 0}
+    form |= {"new_seeds": "http://127.0.0.1:8080/", "scope_rules-TOTAL_FORMS": 0, "scope_rules-INITIAL_FORMS": 0}
     row = campaign.credentials.get()
     form |= {"credentials-TOTAL_FORMS": 1, "credentials-INITIAL_FORMS": 1, "credentials-0-id": row.pk}
     form |= {"credentials-0-campaign": campaign.pk, "credentials-0-origin": "a.test", "credentials-0-user": "you"}

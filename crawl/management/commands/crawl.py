@@ -39,9 +39,10 @@ from crawl.request_options import (
     without_secrets,
 )
 from crawl.scope import InvalidScope, Scope
+from crawl.seeds import InvalidSeed, parse_seed, parse_seeds
 from frontier.priority import MAX_WEIGHT
 from frontier.sheet import MAX_DEPTH
-from frontier.urls import URL, InvalidURL, canonicalise
+from frontier.urls import URL
 from trawl_project.celery import app
 
 LOOK_SECONDS = 0.5
@@ -323,12 +324,10 @@ def _resume_command(campaign: Campaign) -> str:
 
 
 def _seed(text: str) -> URL:
-    if "://" not in text:
-        raise CommandError(f"'{text}' is not a URL: write it with http:// or https://", returncode=USAGE)
     try:
-        return canonicalise(text)
-    except InvalidURL as error:
-        raise CommandError(f"'{text}' cannot be crawled: {error}", returncode=USAGE) from None
+        return parse_seed(text)
+    except InvalidSeed as error:
+        raise CommandError(str(error), returncode=USAGE) from None
 
 
 def _seed_file(name: str | None) -> list[tuple[URL, int]]:
@@ -336,28 +335,13 @@ def _seed_file(name: str | None) -> list[tuple[URL, int]]:
     if name is None:
         return []
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+        return parse_seeds(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise CommandError(f"cannot read {name}: {error.strerror}", returncode=USAGE) from None
     except UnicodeDecodeError:
         raise CommandError(f"{name} is not a UTF-8 text file", returncode=USAGE) from None
-    seeds = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            try:
-                seeds.append(_seed_line(line))
-            except CommandError as error:
-                raise CommandError(f"{name}, line {number}: {error}", returncode=USAGE) from None
-    return seeds
-
-
-def _seed_line(line: str) -> tuple[URL, int]:
-    url, *weights = [part.strip() for part in line.strip().split("\t") if part.strip()]
-    if len(weights) > 1:
-        raise CommandError("more than a URL, a tab and a weight")
-    if weights and weights[0] not in map(str, range(1, MAX_WEIGHT + 1)):
-        raise CommandError(f"'{weights[0]}' is not a weight from 1 to {MAX_WEIGHT}")
-    return _seed(url), int(weights[0]) if weights else MAX_WEIGHT
+    except InvalidSeed as error:
+        raise CommandError(f"{name}, {error}", returncode=USAGE) from None
 
 
 def _whole(text: str) -> int:

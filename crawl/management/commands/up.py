@@ -155,7 +155,17 @@ class _Up:
         # Without a file for its process id, which a killed beat would leave, and the next would refuse to start.
         self._children.start("beat", [*python, "celery", "-A", "trawl", "beat", "--pidfile", ""])
         self._children.start(
-            "web", [*python, "gunicorn", "trawl_project.wsgi", "--bind", str(self._bind), "--threads", "4"]
+            "web",
+            [
+                *python,
+                "gunicorn",
+                "trawl_project.wsgi",
+                "--bind",
+                str(self._bind),
+                "--threads",
+                "4",
+                "--no-control-socket",
+            ],
         )
         while not self._signals and not _answers(self._bind):
             self._children.look()

@@ -1,0 +1,1 @@
+"""The admin, as a browser meets it."""

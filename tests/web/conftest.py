@@ -1,0 +1,49 @@
+"""People who are logged in."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from crawl import campaigns
+from crawl.models import Campaign
+from frontier.admission import recent
+from frontier.state import hash_seed
+
+Login = Callable[[str], Client]
+
+
+@pytest.fixture(autouse=True)
+def installation(settings: Any, tmp_path: Path, db: None) -> Iterator[None]:
+    settings.DATA_DIR = tmp_path
+    settings.CONTACT = ""
+    hash_seed.cache_clear()
+    recent.cache_clear()
+    yield
+    hash_seed.cache_clear()
+    recent.cache_clear()
+
+
+@pytest.fixture
+def login() -> Login:
+    """A browser of somebody in a role: viewer, operator, administrator, or superuser."""
+
+    def of(role: str) -> Client:
+        user = User.objects.create_user(role, password="right", is_staff=True, is_superuser=role == "superuser")
+        if role != "superuser":
+            user.groups.add(Group.objects.get(name=role))
+        browser = Client(enforce_csrf_checks=False)
+        browser.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+        return browser
+
+    return of
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    made = Campaign.objects.create(name="garden", contact="me@example.org")
+    campaigns.add_seeds(made, [("http://127.0.0.1:8080/", 10)])
+    return made
