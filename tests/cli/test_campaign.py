@@ -42,7 +42,7 @@ def wait(until: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def test_a_campaign_is_started_paused_resumed_stopped_and_run_again(tmp_path: Path) -> None:
-    pages: Script = {"/": page(*(f"/{n}" for n in range(60)))} | {f"/{n}": page() for n in range(60)}
+    pages: Script = {"/": page(*(f"/{n}" for n in range(150)))} | {f"/{n}": page() for n in range(150)}
     with scripted(pages) as site:
         one = made(tmp_path / "data", "site", f"{site.url}/")
         assert "1 seed; start it with: trawl campaign start site" in one.run("campaign", "show", "site").out
@@ -63,7 +63,7 @@ def test_a_campaign_is_started_paused_resumed_stopped_and_run_again(tmp_path: Pa
             assert told["waits_for"] == "somebody to start it again: it was paused (they asked for it)"
             assert 0 < told["seconds"] < 60
             time.sleep(6)  # a sweep, which goes on clocking what runs
-            assert len(site.asked) == asked < 61
+            assert len(site.asked) == asked < 150
             assert shown(one)["seconds"] == told["seconds"]
             assert "paused" in one.run("campaign", "list").out
             refused = one.run("campaign", "pause", "site")
@@ -75,7 +75,7 @@ def test_a_campaign_is_started_paused_resumed_stopped_and_run_again(tmp_path: Pa
             assert one.run("campaign", "resume", "site").err == "trawl: campaign 'site' is stopped, and not paused\n"
             assert one.run("campaign", "start", "site").code == 0
             wait(lambda: shown(one)["status"] == "finished")
-            assert (shown(one)["pages"], len(site.paths())) == (61, 61)
+            assert (shown(one)["pages"], len(site.paths())) == (151, 151)
 
             over = one.run("campaign", "start", "site")
             assert over.code == 1
@@ -83,9 +83,9 @@ def test_a_campaign_is_started_paused_resumed_stopped_and_run_again(tmp_path: Pa
             assert one.run("campaign", "stop", "site").code == 1
             assert one.run("campaign", "start", "site", "--again").code == 0
             wait(lambda: shown(one)["run"] == 2 and shown(one)["status"] == "finished")
-            assert len(site.paths()) == 122
+            assert len(site.paths()) == 302
             row = json.loads(one.run("campaign", "list", "--json").out)
-            assert (row["campaign"], row["pages"], row["waiting_urls"], row["errors"]) == ("site", 61, 0, 0)
+            assert (row["campaign"], row["pages"], row["waiting_urls"], row["errors"]) == ("site", 151, 0, 0)
 
 
 def test_without_any_campaign_there_is_advice_and_nothing_is_made(tmp_path: Path) -> None:
