@@ -15,6 +15,8 @@ from crawl import samples
 from crawl.fetch.errors import Kind
 from crawl.fetch.resolver import parse_override, stays_here
 from crawl.models import Campaign, Page, Run, Seed, Tally
+from crawl.pages import page_of
+from crawl.plan import read_plan
 from frontier import counts, inbox
 from frontier import merge as merging
 from frontier.admission import Link, admit, waiting
@@ -23,9 +25,9 @@ from frontier.claim import wake
 from frontier.fill import refill
 from frontier.models import Queue
 from frontier.politeness import now_ms
-from frontier.priority import by_depth, by_weight
+from frontier.priority import SEED, by_depth, by_weight
 from frontier.router import inbox_alias
-from frontier.urls import NO_RULES, InvalidURL, Rules, canonicalise
+from frontier.urls import NO_RULES, URL, InvalidURL, Rules, canonicalise
 from trawl_project.errors import parsed
 
 _MAIL_ADDRESS = re.compile(r"[^@\s<>()]+@[^@\s<>().]+(\.[^@\s<>().]+)*")
@@ -152,6 +154,22 @@ def again(campaign: Campaign) -> Run:
         pages = Page.objects.filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=False)
         pages.update(due_at=now, failures=0, **anew)
     return start(campaign)
+
+
+def fetch_now(campaign: Campaign, url: URL) -> str:
+    """Has a URL fetched as soon as its host is due; returns what happens, as a sentence. A page that is known is asked
+    for again; what is not known is taken like a seed. Raises CampaignError."""
+    verdict = read_plan(campaign, Run(campaign=campaign)).scope.verdict(url)
+    if not verdict.allowed:
+        raise CampaignError(f"it is out of the campaign's scope: {verdict.rule}")
+    if campaign.status != Campaign.Status.RUNNING:
+        raise CampaignError(f"{_standing(campaign)}; start it first, nothing is fetched for it now")
+    page = page_of(campaign, url)
+    if page is None:
+        admit(campaign.pk, [Link(url, SEED, 0)])
+        return "It is on its way to its host's queue, and will be the next that is asked for there if it was not known."
+    Page.objects.filter(id=page.pk, queued=False).update(due_at=now_ms(), failures=0)
+    return "It will be asked for again within a few seconds, when its host is due."
 
 
 def blocks_lifted(sender: Any, using: str, **kwargs: Any) -> None:

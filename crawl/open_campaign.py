@@ -6,11 +6,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from crawl.lookup import USAGE, printable
-from crawl.models import Campaign, Page
-from crawl.pages import key_of, places
-from frontier.models import Queue
-from frontier.state import hash_seed
-from frontier.urls import URL, url_hash
+from crawl.models import Campaign
 from trawl_project.databases import prepare_databases
 
 
@@ -36,13 +32,3 @@ def open_campaign(name: str) -> Campaign:
         there = f"there are {', '.join(names)}" if names else "there is none yet; start one with: trawl crawl URL"
         raise CommandError(f"there is no campaign '{name}'; {there}", returncode=USAGE)
     return campaign
-
-
-def page_of(campaign: Campaign, url: URL) -> Page | None:
-    """What the campaign knows of a URL that it has fetched."""
-    queue = Queue.objects.filter(host__name=url.host, campaign=campaign.pk).first()
-    if queue is None:
-        return None
-    key = key_of(queue.pk, url_hash(url.canonical, hash_seed()))
-    place = places([key])[key]
-    return Page.objects.get(id=place.id) if place.exists else None

@@ -8,9 +8,11 @@ from django.db import connections
 
 from crawl.models import Campaign, Page
 from frontier.lines import I64
+from frontier.models import Queue
 from frontier.seen.runs import U64
 from frontier.sql import dialect
-from frontier.urls import NO_RULES, Rules
+from frontier.state import hash_seed
+from frontier.urls import NO_RULES, URL, Rules, url_hash
 
 # Rows read at a time when all pages are gone through.
 CHUNK = 200_000
@@ -91,3 +93,13 @@ def no_longer_queued(sender: Any, queues: list[int], using: str, **kwargs: Any) 
     for queue in queues:
         rows = Page.objects.using(using).filter(id__gte=queue << 32, id__lt=(queue + 1) << 32, queued=True)
         rows.update(queued=False)
+
+
+def page_of(campaign: Campaign, url: URL) -> Page | None:
+    """What the campaign knows of a URL that it has fetched."""
+    queue = Queue.objects.filter(host__name=url.host, campaign=campaign.pk).first()
+    if queue is None:
+        return None
+    key = key_of(queue.pk, url_hash(url.canonical, hash_seed()))
+    place = places([key])[key]
+    return Page.objects.get(id=place.id) if place.exists else None

@@ -4,7 +4,7 @@ from typing import Any
 
 ROLES = ("viewer", "operator", "administrator")
 # What an operator adds, changes and deletes. The frontier's other tables are the crawler's own.
-OPERATED = ("campaign", "credential", "domainblock", "scoperule", "seed")
+OPERATED = ("campaign", "credential", "domainblock", "host", "scoperule", "seed")
 ADMINISTERED = ("group", "user")
 VIEWED = ("crawl", "frontier")
 

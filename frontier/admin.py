@@ -6,16 +6,20 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from unfold.admin import ModelAdmin
 
 from frontier.blocking import FEW, unblock
 from frontier.blocks import covering
 from frontier.bounded import MOST, BoundedPaginator
-from frontier.counts import in_queue
+from frontier.claim import wake_host
+from frontier.counts import by_level, in_queue
 from frontier.models import (
     BlockChange,
     Change,
@@ -32,9 +36,10 @@ from frontier.models import (
 )
 from frontier.moments import moment
 from frontier.names import host_of
+from frontier.priority import LEVEL_NAMES
 from frontier.purge import Extent, extent, purge
 from frontier.schedule import Slot, slots
-from frontier.urls import from_reference
+from frontier.urls import from_reference, port_of
 
 # URLs of a queue that a list counts: below a millisecond for each of its rows.
 MOST_COUNTED = 10_000
@@ -89,11 +94,57 @@ def _slot(host: Any) -> Slot | None:
 class HostAdmin(ReadOnly):
     list_display = ("name", "state", "due", "gap", "failures", "reason")
     # Of one host the same, in words and dates: its row holds milliseconds, and the schedule has the rest.
-    fields = readonly_fields = ("name", "state", "due", "reason", "gap", "delay_ms", "failures")
+    readonly_fields = ("name", "state", "due", "reason", "gap", "failures")
+    fields = (*readonly_fields, "delay_ms")
+    change_form_outer_before_template = "admin/frontier/host/panel.html"
     list_filter = ("active", "blocked", ("parked_until", admin.EmptyFieldListFilter))
     search_fields = ("name__startswith",)
     search_help_text = "the beginning of a host name"
     ordering = ("id",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.has_perm("frontier.change_host"))
+
+    def save_model(self, request: HttpRequest, obj: Host, form: Any, change: bool) -> None:
+        """Only what was edited: the rest of the row is the crawler's, and may have changed meanwhile."""
+        Host.objects.filter(pk=obj.pk).update(delay_ms=obj.delay_ms)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        host = Host.objects.filter(pk=object_id).first() if object_id.isdecimal() and len(object_id) < 12 else None
+        panel = (
+            {
+                "host": host,
+                "levels": _levels(host),
+                "domain": _domain(host),
+                "may_wake": self.has_change_permission(request),
+            }
+            if host
+            else {}
+        )
+        return super().change_view(  # type: ignore[no-any-return]
+            request, object_id, form_url, {**(extra_context or {}), **panel}
+        )
+
+    def get_urls(self) -> list[URLPattern]:
+        one = path("<int:host>/wake/", self.admin_site.admin_view(self.wake), name="frontier_host_wake")
+        return [one, *super().get_urls()]
+
+    def wake(self, request: HttpRequest, host: int) -> HttpResponse:
+        """Has a host visited that is parked, or that was found idle."""
+        row = get_object_or_404(Host, pk=host)
+        if not self.has_change_permission(request, row):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if wake_host(host):
+            self.log_change(request, row, f"{row} is woken")
+            self.message_user(request, f"{row} is visited when its delay, and what it asked for, is over.")
+        else:
+            why = "it is blocked" if row.blocked else "no URL waits on it"
+            self.message_user(request, f"{row} cannot be visited: {why}.", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:frontier_host_change", args=[host]))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return WithSlots
@@ -134,6 +185,16 @@ class QueueAdmin(ReadOnly):
     @admin.display(description="held")
     def held(self, queue: Queue) -> str:
         return _counted(in_queue(queue.pk, most=MOST_COUNTED).held)
+
+
+def _domain(host: Host) -> str:
+    return host.name.removesuffix(f":{port_of(host.name)}")
+
+
+def _levels(host: Host) -> list[tuple[str, str]]:
+    """The URLs that wait on a host, by level."""
+    queues = list(Queue.objects.filter(host=host).values_list("id", flat=True))
+    return [(LEVEL_NAMES[level], _counted(urls)) for level, urls in by_level(queues, most=MOST_COUNTED).items()]
 
 
 def _counted(number: int) -> str:

@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from django.db.models import F
 
 from frontier.counts import has_urls
-from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Lease, LeasedHost
+from frontier.models import PRIORITY_BITS, SEQUENCE_BITS, Host, Lease, LeasedHost
 from frontier.politeness import now_ms
 from frontier.schedule import HOST_BITS, HOST_MASK, MOST_PUT_OFF_MS, activate, leased_key, put_leased, rest, take_back
 from frontier.sql import dialect
@@ -188,6 +188,15 @@ def wake(campaign: int, using: str = "default") -> None:
     )
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         activate(cursor, using, idle, [campaign])
+
+
+def wake_host(host: int, using: str = "default") -> bool:
+    """Makes one host due that is parked or idle and on which URLs wait, at the time its clock says; returns whether it
+    is due now. One that waits for its time, or that is blocked, stays as it is."""
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        activate(cursor, using, "id = %s", [host])
+    active: bool = Host.objects.using(using).filter(id=host, active=True).exists()
+    return active
 
 
 def unpark(using: str = "default") -> bool:

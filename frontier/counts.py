@@ -70,6 +70,16 @@ def in_queue(queue: int, using: str = "default", most: int = 1_000_000) -> Count
     return Count(urls, rows.filter(id__gte=held, id__lt=end)[:most].count(), 1)
 
 
+def by_level(queues: list[int], using: str = "default", most: int = 10_000) -> dict[int, int]:
+    """How many URLs wait in some back queues, by level; at most `most` of each level in each queue are counted."""
+    rows, found = QueuedUrl.objects.using(using).order_by("id"), dict.fromkeys(range(HELD + 1), 0)
+    for queue in queues:
+        for level in found:
+            first = (queue << 32) | (level << SEQUENCE_BITS)
+            found[level] += rows.filter(id__gte=first, id__lt=first + (1 << SEQUENCE_BITS))[:most].count()
+    return {level: urls for level, urls in found.items() if urls}
+
+
 def urls_of(queue: str) -> str:
     """SQL: FROM and WHERE for the URLs that may be claimed in the queue whose id this expression is."""
     held = HELD << SEQUENCE_BITS

@@ -26,3 +26,17 @@ def by_depth(depth: int) -> int:
     showing that it has good ones too, until it is parked.
     """
     return min(_LINK + depth, LAST)
+
+
+# What people call the levels.
+LEVEL_NAMES = {
+    SEED: "seeds",
+    REDIRECT: "targets of redirects",
+    2: "level 2",
+    SITEMAP_FIRST: "of sitemaps, important",
+    SITEMAP: "of sitemaps",
+    POPULAR: "many links lead there",
+    **{level: f"{level - _LINK} links from a seed" for level in range(_LINK + 1, LAST)},
+    LAST: f"{LAST - _LINK} and more links from a seed",
+    HELD: "held: not fetched before somebody releases them",
+}

@@ -61,12 +61,20 @@ def icon(request: HttpRequest) -> str:
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """The menu as unfold takes it."""
-    dashboard = {"title": "Dashboard", "icon": "monitoring", "link": reverse("admin:index")}
+    first = [
+        {"title": "Dashboard", "icon": "monitoring", "link": reverse("admin:index")},
+        {
+            "title": "URL inspector",
+            "icon": "search",
+            "link": reverse("admin:inspect"),
+            "permission": lambda request: request.user.has_perm("crawl.view_page"),
+        },
+    ]
     groups = [
         {"title": title, "collapsible": title == "Frontier", "items": [_item(request, *one) for one in entries]}
         for title, entries in GROUPS
     ]
-    return [{"title": "", "items": [dashboard]}, *groups]
+    return [{"title": "", "items": first}, *groups]
 
 
 def _item(request: HttpRequest, title: str, icon: str, model: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
 from crawl.web.dashboard import dashboard
+from crawl.web.inspector import inspect
 
 
 class TrawlSite(UnfoldAdminSite):
@@ -19,12 +20,19 @@ class TrawlSite(UnfoldAdminSite):
 
     def extra_urls(self) -> list[URLPattern]:
         """Pages beside those of the models."""
-        return [path("dashboard/", never_cache(self.live), name="live")]
+        return [
+            path("dashboard/", never_cache(self.live), name="live"),
+            path("url/", self.admin_view(self.inspect), name="inspect"),
+        ]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """The dashboard."""
         page: TemplateResponse = super().index(request, {**(extra_context or {}), **dashboard(request)})
         return page
+
+    def inspect(self, request: HttpRequest) -> HttpResponse:
+        """The URL inspector."""
+        return inspect(self, request)
 
     def live(self, request: HttpRequest) -> HttpResponse:
         """The part of the dashboard that changes by itself, for the page that is open. Who was logged out meanwhile is

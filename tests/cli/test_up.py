@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.parse import urlencode
-from urllib.request import HTTPCookieProcessor, build_opener
+from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
 
 import psutil
 
@@ -109,14 +109,15 @@ def run(data: Path, code: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def logs_in(address: str, name: str, password: str) -> bool:
-    """Whether the admin at an address takes an account."""
+def logs_in(address: str, name: str, password: str) -> OpenerDirector | None:
+    """A browser that is logged in to the admin at an address, or None if that does not take the account."""
     cookies = CookieJar()
     browser = build_opener(HTTPCookieProcessor(cookies))
     browser.open(f"{address}login/").read()
     token = next(cookie.value for cookie in cookies if cookie.name == "csrftoken")
     form = {"username": name, "password": password, "csrfmiddlewaretoken": token, "next": "/"}
-    return "Log out" in browser.open(f"{address}login/", urlencode(form).encode()).read().decode()
+    told = browser.open(f"{address}login/", urlencode(form).encode()).read().decode()
+    return browser if "Log out" in told else None
 
 
 def test_it_crawls_comes_back_from_any_death_and_stops_clean(tmp_path: Path) -> None:

@@ -1,17 +1,17 @@
-"""People who are logged in."""
+"""An empty installation, people who are logged in, and a campaign."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from crawl import campaigns
 from crawl.models import Campaign
 from frontier.admission import recent
 from frontier.state import hash_seed
+from tests.web.people import in_role
 
 Login = Callable[[str], Client]
 
@@ -29,17 +29,8 @@ def installation(settings: Any, tmp_path: Path, db: None) -> Iterator[None]:
 
 @pytest.fixture
 def login() -> Login:
-    """A browser of somebody in a role: viewer, operator, administrator, or superuser."""
-
-    def of(role: str) -> Client:
-        user = User.objects.create_user(role, password="right", is_staff=True, is_superuser=role == "superuser")
-        if role != "superuser":
-            user.groups.add(Group.objects.get(name=role))
-        browser = Client(enforce_csrf_checks=False)
-        browser.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-        return browser
-
-    return of
+    """A browser of somebody in a role."""
+    return in_role
 
 
 @pytest.fixture

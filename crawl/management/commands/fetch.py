@@ -26,7 +26,8 @@ from crawl.fetch_report import body_of, report
 from crawl.fetch_text import Row, rows, summary
 from crawl.lookup import USAGE, printable
 from crawl.models import Campaign, Run
-from crawl.open_campaign import has_database, open_campaign, page_of
+from crawl.open_campaign import has_database, open_campaign
+from crawl.pages import page_of
 from crawl.plan import Plan, plan_of, read_plan
 from crawl.request_options import (
     add_network_options,
