@@ -71,7 +71,15 @@ def causes(now: Hosts) -> list[Cause]:
                 advice="Start more workers: trawl up --workers 2, or celery -A trawl worker on another machine.",
             )
         )
-    return found + _waits()
+    found += _waits()
+    if not found and now.visited:
+        found.append(
+            Cause(
+                f"Hosts with URLs left: {now.visited:,}, and all of them are being visited: each gets one request at a"
+                " time, with its delay between two."
+            )
+        )
+    return found
 
 
 def _stopped(now: Hosts) -> list[Cause]:
